@@ -1,0 +1,94 @@
+package consistency
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"rollcall/naming"
+)
+
+// Kind tells what a datum is about.
+type Kind uint8
+
+// The kinds of datums.
+const (
+	KindInstance Kind = iota + 1 // one published instance
+	KindSettings                 // one service's settings
+	KindOverride                 // one operator override of an instance
+)
+
+// Key names a datum. It is comparable.
+type Key struct {
+	Service   naming.ServiceKey
+	Kind      Kind
+	Publisher string             // of an instance; else empty
+	Instance  naming.InstanceKey // of an instance or override; else zero
+}
+
+// Datum is one replicated record. The field that its Kind names is set.
+type Datum struct {
+	Key
+	Version  Version // set by the store
+	Instance *naming.Instance
+	Settings *naming.Settings
+	Override *naming.Override
+}
+
+// Publication is everything that one publisher has in one service.
+type Publication struct {
+	Service   naming.ServiceKey
+	Publisher string
+	Instances []*naming.Instance // empty: the publisher withdraws
+}
+
+// ServiceChanged is the notice that the state of a service may have changed.
+type ServiceChanged struct {
+	Service naming.ServiceKey
+}
+
+// Version orders the values of one datum: the larger wins. For persistent data
+// Time is the index in the log; for ephemeral data it is hybrid logical time, 48
+// bits of milliseconds and 16 bits of counter, with ties broken by node.
+type Version struct {
+	Time uint64
+	Node string
+}
+
+// Compare orders versions by time, then by node.
+func (v Version) Compare(o Version) int {
+	return cmp.Or(cmp.Compare(v.Time, o.Time), cmp.Compare(v.Node, o.Node))
+}
+
+// Clock is a hybrid logical clock (Kulkarni et al., Logical Physical Clocks,
+// 2014). It follows the wall clock as it was at the start plus monotonic time, so
+// a jump of the wall clock in a running process changes nothing. Safe for
+// concurrent use.
+type Clock struct {
+	node  string
+	start time.Time // carries the monotonic reading
+	mu    sync.Mutex
+	last  uint64
+}
+
+const counterBits = 16
+
+// NewClock returns a clock whose versions carry the node's name.
+func NewClock(node string) *Clock { return &Clock{node: node, start: time.Now()} }
+
+// Next returns a version larger than every one that Next returned or Observe saw.
+func (c *Clock) Next() Version {
+	ms := c.start.UnixMilli() + time.Since(c.start).Milliseconds()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last+1, uint64(ms)<<counterBits)
+	return Version{Time: c.last, Node: c.node}
+}
+
+// Observe raises the clock above a version that came from elsewhere. A version
+// far ahead is taken over as it is: clamping it would make replicas differ.
+func (c *Clock) Observe(v Version) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last, v.Time)
+}

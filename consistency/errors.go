@@ -1,0 +1,24 @@
+package consistency
+
+import "errors"
+
+// Errors of persistent writes.
+var (
+	// ErrNoLeader means that nothing was written: no node leads.
+	ErrNoLeader = errors.New("no leader: persistent data cannot be written now")
+	// ErrUnknownOutcome means that the write may or may not have happened.
+	ErrUnknownOutcome = errors.New("outcome unknown: the write may still take effect")
+	// ErrClosed means that the store is closed; nothing was written.
+	ErrClosed = errors.New("the store is closed")
+	// ErrNotReady means that local data is not complete yet.
+	ErrNotReady = errors.New("not ready: local data is still being loaded")
+)
+
+// RedirectError says that another node must take the request: the owner of an
+// ephemeral datum or the leader for a persistent one.
+type RedirectError struct {
+	Node string // its name
+}
+
+// Error names the node.
+func (e *RedirectError) Error() string { return "node " + e.Node + " must take this request" }
