@@ -114,7 +114,7 @@ type ServiceInfo struct {
 }
 
 // Encodings is the number of slots that [ServiceInfo.Encoding] has.
-const Encodings = 4
+const Encodings = 3
 
 // Encoding returns the bytes in slot, calling encode the first time that they are
 // asked for. Concurrent first calls may each encode; one result is kept. The

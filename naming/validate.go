@@ -24,29 +24,6 @@ const (
 	DefaultMetadataLimit = 1024
 )
 
-// Fault tells which family of rules a refused value broke; front ends choose
-// the error code and the form of the answer by it.
-type Fault uint8
-
-// The families of rules.
-const (
-	FaultParam    Fault = iota // a name, address or size that the parameter rules forbid
-	FaultInstance              // an instance that contradicts itself
-	FaultWeight                // a weight out of range
-	FaultMetadata              // metadata that cannot be read
-)
-
-// InvalidError is a refused value of a client. Its text is what the protocol
-// answers, with the field named in it.
-type InvalidError struct {
-	Fault Fault
-	Field string
-	Text  string
-}
-
-// Error returns the text for the client.
-func (e *InvalidError) Error() string { return e.Text }
-
 func illegal(field string) error {
 	return &InvalidError{FaultParam, field, "Param '" + field + "' is illegal, illegal characters should not appear in the param."}
 }

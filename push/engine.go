@@ -1,0 +1,239 @@
+package push
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/naming"
+)
+
+// Source tells what a client sees of a service now. As long as the content does
+// not change it returns the same pointer. It is called from many goroutines and
+// must not block on anything but computing.
+type Source interface {
+	ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.ServiceInfo
+}
+
+// Engine is the push engine of one node. Use [New].
+type Engine struct {
+	cfg     Config
+	source  Source
+	metrics metrics
+	seq     atomic.Uint64
+
+	mu     sync.RWMutex // guards topics and the sets of subscriptions in them
+	topics map[naming.ServiceKey]*topic
+
+	agenda agenda
+	done   chan struct{}
+	wg     sync.WaitGroup
+	once   sync.Once
+}
+
+// topic is one service that has subscriptions.
+type topic struct {
+	key           naming.ServiceKey
+	subscriptions map[*subscription]struct{} // guarded by Engine.mu
+	coalesce      coalescer                  // guarded by agenda.mu
+}
+
+// New returns an engine that is not started. The registerer gets its metrics; nil
+// means none.
+func New(cfg Config, source Source, reg prometheus.Registerer) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg: cfg, source: source,
+		topics: make(map[naming.ServiceKey]*topic),
+		done:   make(chan struct{}),
+	}
+	e.agenda.signal = make(chan struct{}, 1)
+	e.metrics = newMetrics(reg)
+	return e, nil
+}
+
+// Start starts the dispatcher.
+func (e *Engine) Start() error {
+	e.wg.Go(e.dispatch)
+	return nil
+}
+
+// Close ends the dispatcher; what has not been flushed is dropped.
+func (e *Engine) Close() error {
+	e.once.Do(func() { close(e.done) })
+	e.wg.Wait()
+	return nil
+}
+
+// GRPC is the policy of subscribers over gRPC.
+func (e *Engine) GRPC() Policy {
+	return Policy{Transport: "grpc", Ack: e.cfg.Ack, Retry: e.cfg.Retry}
+}
+
+// UDP is the policy of subscribers over UDP: one repeat, the same datagram if
+// nothing changed.
+func (e *Engine) UDP() Policy {
+	return Policy{Transport: "udp", Ack: e.cfg.UDPAck, Sends: 2, SameSeq: true}
+}
+
+// UDPLease is how long a UDP client stays subscribed without asking again.
+func (e *Engine) UDPLease() time.Duration { return e.cfg.UDPLease }
+
+// Notify tells that a service may have changed. It does not block.
+func (e *Engine) Notify(svc naming.ServiceKey) {
+	e.mu.RLock()
+	t := e.topics[svc]
+	e.mu.RUnlock()
+	if t != nil {
+		e.agenda.changed(t, e.cfg, time.Now())
+	}
+}
+
+// Subscribers returns who is subscribed to the service, one entry for each
+// subscription with the clusters that it asked for, in no particular order.
+func (e *Engine) Subscribers(svc naming.ServiceKey) (peers []Peer, clusters []string) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if t := e.topics[svc]; t != nil {
+		for x := range t.subscriptions {
+			peers = append(peers, x.subscriber.peer)
+			clusters = append(clusters, x.filter.Clusters)
+		}
+	}
+	return peers, clusters
+}
+
+// Watched tells whether the service has a subscriber.
+func (e *Engine) Watched(svc naming.ServiceKey) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.topics[svc] != nil
+}
+
+// Subscriptions returns the number of subscriptions.
+func (e *Engine) Subscriptions() int {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	n := 0
+	for _, t := range e.topics {
+		n += len(t.subscriptions)
+	}
+	return n
+}
+
+func (e *Engine) join(svc naming.ServiceKey, x *subscription) {
+	e.mu.Lock()
+	x.subscriber.mu.Lock()
+	finished := x.finished // the subscriber was closed meanwhile
+	x.subscriber.mu.Unlock()
+	if finished {
+		e.mu.Unlock()
+		return
+	}
+	t := e.topics[svc]
+	if t == nil {
+		t = &topic{key: svc, subscriptions: make(map[*subscription]struct{})}
+		e.topics[svc] = t
+	}
+	x.topic = t
+	t.subscriptions[x] = struct{}{}
+	e.mu.Unlock()
+	e.agenda.firstAt(time.Now().Add(e.cfg.First), x)
+}
+
+func (e *Engine) leave(x *subscription) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x.topic == nil {
+		return
+	}
+	delete(x.topic.subscriptions, x)
+	if len(x.topic.subscriptions) == 0 && e.topics[x.topic.key] == x.topic {
+		delete(e.topics, x.topic.key)
+	}
+}
+
+// flush hands a service's state to every subscription that has not seen it.
+func (e *Engine) flush(t *topic) {
+	views := make(map[naming.Filter]*naming.ServiceInfo, 1)
+	e.mu.RLock()
+	todo := make([]*subscription, 0, len(t.subscriptions))
+	for x := range t.subscriptions {
+		todo = append(todo, x)
+	}
+	e.mu.RUnlock()
+	for _, x := range todo {
+		info := views[x.filter]
+		if info == nil {
+			info = e.source.ServiceInfo(t.key, x.filter)
+			views[x.filter] = info
+		}
+		x.subscriber.mu.Lock()
+		unseen := info != x.sent || x.force
+		x.subscriber.mu.Unlock()
+		if unseen {
+			x.subscriber.enqueue(x)
+		}
+	}
+}
+
+// first sends the push that follows a new subscription, unless a change was
+// pushed meanwhile.
+func (e *Engine) first(x *subscription) {
+	x.subscriber.mu.Lock()
+	wanted := x.force && !x.finished
+	x.subscriber.mu.Unlock()
+	if wanted {
+		x.subscriber.enqueue(x)
+	}
+}
+
+func (e *Engine) expectAck(x *subscription, seq uint64) {
+	e.agenda.ackBy(time.Now().Add(x.subscriber.policy.Ack), x, seq)
+}
+
+// overdue handles a push whose acknowledgement did not come in time.
+func (e *Engine) overdue(x *subscription, seq uint64) {
+	s := x.subscriber
+	s.mu.Lock()
+	waiting := x.seq == seq && s.inFlight[seq] == x
+	if waiting {
+		delete(s.inFlight, seq)
+		if !s.policy.SameSeq {
+			x.seq = 0
+		}
+	}
+	s.mu.Unlock()
+	if waiting {
+		e.failed(x)
+	}
+}
+
+// failed plans the repeat of a push that was refused or not acknowledged.
+func (e *Engine) failed(x *subscription) {
+	s := x.subscriber
+	s.mu.Lock()
+	giveUp := x.finished || s.policy.Sends > 0 && x.sends >= s.policy.Sends
+	if giveUp {
+		x.seq = 0
+	}
+	s.mu.Unlock()
+	if giveUp || s.policy.Sends == 0 {
+		e.metrics.failed.WithLabelValues(s.policy.Transport).Inc()
+	}
+	if !giveUp {
+		e.agenda.retryAt(time.Now().Add(s.policy.Retry), x)
+	}
+}
+
+func (e *Engine) retry(x *subscription) {
+	s := x.subscriber
+	s.mu.Lock()
+	x.force, x.repeat = true, true
+	s.mu.Unlock()
+	s.enqueue(x)
+}

@@ -1,0 +1,212 @@
+package push
+
+import (
+	"sync"
+	"time"
+
+	"rollcall/naming"
+)
+
+// Peer describes a subscriber to operators.
+type Peer struct {
+	IP    string
+	Port  int    // of a UDP client; 0 for gRPC
+	Agent string // as the client calls itself
+	App   string
+}
+
+// Policy is how one kind of subscriber acknowledges.
+type Policy struct {
+	Transport string        // label of the metrics
+	Ack       time.Duration // time to acknowledge
+	Retry     time.Duration // pause before a repeat
+	Sends     int           // how often a push is sent at the most; 0: until it is acknowledged
+	// SameSeq repeats an unchanged push under its old number.
+	SameSeq bool
+}
+
+// Subscriber is one connection or UDP client. Its methods are safe for
+// concurrent use, except that only one goroutine may call Next.
+type Subscriber struct {
+	engine *Engine
+	peer   Peer
+	policy Policy
+	wake   func()
+
+	mu            sync.Mutex
+	subscriptions map[subscriptionKey]*subscription
+	queue         []*subscription
+	inFlight      map[uint64]*subscription
+	closed        bool
+}
+
+type subscriptionKey struct {
+	service naming.ServiceKey
+	filter  naming.Filter
+}
+
+// subscription is one view that a subscriber wants. Its fields below topic are
+// guarded by the subscriber's mutex.
+type subscription struct {
+	subscriber *Subscriber
+	topic      *topic
+	filter     naming.Filter
+
+	sent     *naming.ServiceInfo // what was sent last; nil: nothing
+	sentAt   time.Time
+	seq      uint64 // of the push in flight or, to be repeated, of the last one; 0: none
+	sends    int    // of what is in sent
+	queued   bool
+	force    bool // send even if the view did not change
+	repeat   bool // the last push was not acknowledged
+	finished bool
+}
+
+// Push is one message for a subscriber.
+type Push struct {
+	Seq     uint64 // names the push in its acknowledgement
+	Service naming.ServiceKey
+	Info    *naming.ServiceInfo
+}
+
+// NewSubscriber adds a subscriber without subscriptions. wake is called when it
+// has something to send: it must not block, and may be called more often than
+// needed and from any goroutine.
+func (e *Engine) NewSubscriber(peer Peer, policy Policy, wake func()) *Subscriber {
+	return &Subscriber{
+		engine: e, peer: peer, policy: policy, wake: wake,
+		subscriptions: make(map[subscriptionKey]*subscription),
+		inFlight:      make(map[uint64]*subscription),
+	}
+}
+
+// Subscribe records the subscription; subscribing again changes nothing. The
+// caller reads the answer afterwards.
+func (s *Subscriber) Subscribe(svc naming.ServiceKey, f naming.Filter) {
+	key := subscriptionKey{svc, f}
+	s.mu.Lock()
+	if s.closed || s.subscriptions[key] != nil {
+		s.mu.Unlock()
+		return
+	}
+	x := &subscription{subscriber: s, filter: f, force: true}
+	s.subscriptions[key] = x
+	s.mu.Unlock()
+	s.engine.join(svc, x)
+}
+
+// Unsubscribe removes the subscription; an unknown one is ignored.
+func (s *Subscriber) Unsubscribe(svc naming.ServiceKey, f naming.Filter) {
+	key := subscriptionKey{svc, f}
+	s.mu.Lock()
+	x := s.subscriptions[key]
+	if x != nil {
+		delete(s.subscriptions, key)
+		s.finishLocked(x)
+	}
+	s.mu.Unlock()
+	if x != nil {
+		s.engine.leave(x)
+	}
+}
+
+// Close removes all subscriptions. Next returns false from then on.
+func (s *Subscriber) Close() {
+	s.mu.Lock()
+	s.closed = true
+	gone := s.subscriptions
+	s.subscriptions, s.queue = nil, nil
+	for _, x := range gone {
+		s.finishLocked(x)
+	}
+	s.mu.Unlock()
+	for _, x := range gone {
+		s.engine.leave(x)
+	}
+}
+
+func (s *Subscriber) finishLocked(x *subscription) {
+	x.finished = true
+	if x.seq != 0 {
+		delete(s.inFlight, x.seq)
+	}
+}
+
+// Next returns the next push to send; ok is false when there is none. The push
+// must be sent before the next call.
+func (s *Subscriber) Next() (p Push, ok bool) {
+	for {
+		s.mu.Lock()
+		if len(s.queue) == 0 {
+			s.queue = nil
+			s.mu.Unlock()
+			return Push{}, false
+		}
+		x := s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		x.queued = false
+		svc := x.topic.key
+		s.mu.Unlock()
+
+		info := s.engine.source.ServiceInfo(svc, x.filter)
+
+		s.mu.Lock()
+		if x.finished || info == x.sent && !x.force {
+			s.mu.Unlock()
+			continue
+		}
+		seq := x.seq
+		if x.repeat && s.policy.SameSeq && info == x.sent {
+			x.sends++
+		} else {
+			if seq != 0 {
+				delete(s.inFlight, seq)
+			}
+			seq = s.engine.seq.Add(1)
+			x.sends = 1
+		}
+		x.sent, x.seq, x.sentAt = info, seq, time.Now()
+		x.force, x.repeat = false, false
+		s.inFlight[seq] = x
+		s.mu.Unlock()
+
+		s.engine.metrics.sent.WithLabelValues(s.policy.Transport).Inc()
+		s.engine.expectAck(x, seq)
+		return Push{Seq: seq, Service: svc, Info: info}, true
+	}
+}
+
+// Ack reports the client's answer to a push. Answers to pushes that are unknown,
+// answered, or superseded by a newer one are ignored.
+func (s *Subscriber) Ack(seq uint64, ok bool) {
+	s.mu.Lock()
+	x := s.inFlight[seq]
+	if x == nil {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.inFlight, seq)
+	x.seq = 0
+	took := time.Since(x.sentAt)
+	s.mu.Unlock()
+	if ok {
+		s.engine.metrics.acked.WithLabelValues(s.policy.Transport).Inc()
+		s.engine.metrics.latency.WithLabelValues(s.policy.Transport).Observe(took.Seconds())
+		return
+	}
+	s.engine.failed(x)
+}
+
+// enqueue puts the subscription into the queue, unless it stands there.
+func (s *Subscriber) enqueue(x *subscription) {
+	s.mu.Lock()
+	if x.finished || x.queued {
+		s.mu.Unlock()
+		return
+	}
+	x.queued = true
+	s.queue = append(s.queue, x)
+	s.mu.Unlock()
+	s.wake()
+}
