@@ -247,7 +247,7 @@ func (d *DataStore) Stat(k naming.ServiceKey) Stat {
 	if s == nil {
 		return Stat{}
 	}
-	return Stat{Exists: true, Instances: s.instances, Settings: s.settings}
+	return Stat{Exists: true, Instances: s.instances, Overrides: len(s.overrides), Settings: s.settings}
 }
 
 // Services returns sorted keys as [Store.Services] does.

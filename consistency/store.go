@@ -44,5 +44,6 @@ type Store interface {
 type Stat struct {
 	Exists    bool             // some datum exists
 	Instances int              // published instances, doubles by several publishers counted
+	Overrides int              // operator overrides
 	Settings  *naming.Settings // nil when there are none
 }

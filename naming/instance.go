@@ -83,7 +83,9 @@ func (i *Instance) BeatInterval(def time.Duration) time.Duration {
 
 // BeatTimeout is the time without a heartbeat after which the instance counts as
 // unhealthy, as stated; see [MinBeatTime] for what is enforced.
-func (i *Instance) BeatTimeout() time.Duration { return i.duration(MetaBeatTimeout, DefaultBeatTimeout) }
+func (i *Instance) BeatTimeout() time.Duration {
+	return i.duration(MetaBeatTimeout, DefaultBeatTimeout)
+}
 
 // DeleteTimeout is the time without a heartbeat after which it is removed, as
 // stated; see [MinBeatTime] for what is enforced.

@@ -15,6 +15,8 @@ import (
 // must not block on anything but computing.
 type Source interface {
 	ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.ServiceInfo
+	// Idle tells that the last subscription of a service has ended.
+	Idle(svc naming.ServiceKey)
 }
 
 // Engine is the push engine of one node. Use [New].
@@ -147,13 +149,17 @@ func (e *Engine) join(svc naming.ServiceKey, x *subscription) {
 
 func (e *Engine) leave(x *subscription) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if x.topic == nil {
-		return
+	t := x.topic
+	idle := false
+	if t != nil {
+		delete(t.subscriptions, x)
+		if idle = len(t.subscriptions) == 0 && e.topics[t.key] == t; idle {
+			delete(e.topics, t.key)
+		}
 	}
-	delete(x.topic.subscriptions, x)
-	if len(x.topic.subscriptions) == 0 && e.topics[x.topic.key] == x.topic {
-		delete(e.topics, x.topic.key)
+	e.mu.Unlock()
+	if idle {
+		e.source.Idle(t.key)
 	}
 }
 

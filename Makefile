@@ -1,0 +1,130 @@
+# `make help` lists what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+IMAGE ?= rollcall:dev
+# Extra flags of every `go test`, such as GOTESTFLAGS='-count=1 -v'.
+GOTESTFLAGS ?=
+TESTTIMEOUT ?= 10m
+BENCHTIME ?= 1s
+BENCH ?= .
+FUZZTIME ?= 1m
+# Arguments of the server that `make run` starts.
+ARGS ?=
+
+# The root module and the one with the tests that drive whole clusters.
+MODULES := . integration
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_VERSION)
+
+COMPOSE := $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
+# A client without the buildx plugin can only use the engine's own builder.
+DOCKER_ENV = $(shell docker buildx version >/dev/null 2>&1 || echo DOCKER_BUILDKIT=0)
+
+# $(call each-module,command) runs the command in each module's folder, in all of
+# them even when one fails.
+each-module = @rc=0; for m in $(MODULES); do echo "== module $$m"; (cd "$$m" && $(1)) || rc=1; done; exit $$rc
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+## Running and building
+
+.PHONY: run
+run: ## start a standalone node (ARGS='--port 8858' adds flags)
+	$(GO) run ./cmd/rollcall server $(ARGS)
+
+.PHONY: build
+build: ## build the static binary bin/rollcall
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/rollcall ./cmd/rollcall
+
+.PHONY: proto
+proto: ## generate Go code from the .proto files
+	@command -v protoc >/dev/null || { echo 'protoc is missing: apt-get install protobuf-compiler' >&2; exit 1; }
+	$(GO) build -o bin/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go
+	@shopt -s nullglob; files=(server/wire/*.proto raftstore/*.proto); \
+	  [ $${#files[@]} -gt 0 ] || { echo 'no .proto files'; exit 0; }; \
+	  protoc --plugin=protoc-gen-go=bin/protoc-gen-go --proto_path=. --go_out=. --go_opt=paths=source_relative "$${files[@]}"; \
+	  printf 'generated from %s\n' "$${files[@]}"
+
+.PHONY: tools
+tools: $(GOLANGCI) ## install the pinned linter into bin/
+
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/golangci-lint $@
+
+## Checks
+
+.PHONY: check
+check: fmt-check lint test race ## fmt-check, lint, test, race
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## format all Go files
+	$(GOLANGCI) fmt
+
+.PHONY: fmt-check
+fmt-check: $(GOLANGCI) ## fail when a Go file is not formatted
+	$(GOLANGCI) fmt --diff
+
+.PHONY: lint
+lint: $(GOLANGCI) ## run the linters over both modules
+	$(call each-module,$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...)
+
+.PHONY: test
+test: ## all tests that need no special rights, both modules
+	$(call each-module,$(GO) test -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...)
+
+.PHONY: race
+race: ## the same under the race detector, the processes that integration starts too
+	CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
+	cd integration && ROLLCALL_RACE=1 CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
+
+.PHONY: test-cluster
+test-cluster: build ## tests that start, kill and restart real processes
+	cd integration && ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) -tags cluster -run '^TestCluster' ./...
+
+.PHONY: test-compose
+test-compose: build ## the image and the compose file, driven from outside (needs a container engine)
+	scripts/test-compose.sh
+
+.PHONY: bench
+bench: ## benchmarks (BENCH=regexp, BENCHTIME=1s or 1x)
+	@mapfile -t pkgs < <(grep -rl --include='*_test.go' --exclude-dir=integration '^func Benchmark' . | xargs -r -n1 dirname | sort -u); \
+	  [ $${#pkgs[@]} -gt 0 ] || { echo 'no benchmarks'; exit 0; }; \
+	  $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -timeout 30m "$${pkgs[@]}"
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (1m)
+	@mapfile -t targets < <(grep -rHoE --include='*_test.go' --exclude-dir=integration '^func Fuzz[A-Za-z0-9_]+' . | sort); \
+	  [ $${#targets[@]} -gt 0 ] || { echo 'no fuzz targets'; exit 0; }; \
+	  for t in "$${targets[@]}"; do \
+	    dir=$$(dirname "$${t%%:*}"); name=$${t##*func }; echo "== $$name in $$dir"; \
+	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	  done
+
+## Containers
+
+.PHONY: image
+image: build ## build the container image rollcall:dev
+	rm -rf bin/image && mkdir -p bin/image/data && cp bin/rollcall bin/image/
+	$(DOCKER_ENV) docker build -t $(IMAGE) -f Dockerfile bin/image
+
+.PHONY: up
+up: image ## start docker-compose.yml
+	$(COMPOSE) up -d
+
+.PHONY: down
+down: ## stop what `make up` started; the data volume stays
+	$(COMPOSE) down
+
+.PHONY: logs
+logs: ## follow the containers' logs
+	$(COMPOSE) logs -f

@@ -1,0 +1,184 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"rollcall/naming"
+)
+
+// Client calls one server.
+type Client struct {
+	base  *url.URL
+	http  *http.Client
+	agent string
+}
+
+// timeout bounds one call.
+const timeout = 10 * time.Second
+
+// New returns a client of a server, named as host:port or as an http URL.
+func New(server, version string) (*Client, error) {
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	base, err := url.Parse(server)
+	if err != nil || base.Host == "" {
+		return nil, fmt.Errorf("server is %q: it must be host:port or an http URL", server)
+	}
+	return &Client{base: base, http: &http.Client{Timeout: timeout}, agent: "Rollcall:v" + version}, nil
+}
+
+// Instance is an instance as a server shows it.
+type Instance struct {
+	InstanceID string            `json:"instanceId,omitempty"`
+	IP         string            `json:"ip"`
+	Port       int               `json:"port"`
+	Cluster    string            `json:"clusterName"`
+	Weight     float64           `json:"weight"`
+	Healthy    bool              `json:"healthy"`
+	Enabled    bool              `json:"enabled"`
+	Ephemeral  bool              `json:"ephemeral"`
+	Metadata   map[string]string `json:"metadata"`
+}
+
+// Service is what a server shows of a service.
+type Service struct {
+	Name              string     `json:"name"`
+	Group             string     `json:"groupName"`
+	Clusters          string     `json:"clusters"`
+	Hosts             []Instance `json:"hosts"`
+	LastRefTimeMs     int64      `json:"lastRefTime"`
+	ReachedProtection bool       `json:"reachProtectionThreshold"`
+	CacheMs           int64      `json:"cacheMillis"`
+}
+
+// Instances returns the instances of a service that are enabled; clusters is a
+// comma separated list, empty for all.
+func (c *Client) Instances(ctx context.Context, svc naming.ServiceKey, clusters string, healthyOnly bool) (Service, error) {
+	q := serviceQuery(svc)
+	q.Set("clusters", clusters)
+	q.Set("healthyOnly", strconv.FormatBool(healthyOnly))
+	var s Service
+	err := c.call(ctx, http.MethodGet, "/nacos/v1/ns/instance/list", q, &s)
+	return s, err
+}
+
+// Services returns a page of the names of a group's services, and how many there
+// are. Pages count from 1.
+func (c *Client) Services(ctx context.Context, namespace, group string, page, size int) (names []string, count int, err error) {
+	q := url.Values{"namespaceId": {namespace}, "groupName": {group}, "pageNo": {strconv.Itoa(page)}, "pageSize": {strconv.Itoa(size)}}
+	var list struct {
+		Count int      `json:"count"`
+		Doms  []string `json:"doms"`
+	}
+	err = c.call(ctx, http.MethodGet, "/nacos/v1/ns/service/list", q, &list)
+	return list.Doms, list.Count, err
+}
+
+// Register registers an instance over HTTP. An ephemeral one must be kept alive by
+// Beat.
+func (c *Client) Register(ctx context.Context, svc naming.ServiceKey, i naming.Instance) error {
+	q := serviceQuery(svc)
+	setInstance(q, i)
+	return c.call(ctx, http.MethodPost, "/nacos/v1/ns/instance", q, nil)
+}
+
+// Deregister removes an instance that was registered over HTTP; an unknown one is
+// not an error.
+func (c *Client) Deregister(ctx context.Context, svc naming.ServiceKey, i naming.Instance) error {
+	q := serviceQuery(svc)
+	setInstance(q, i)
+	return c.call(ctx, http.MethodDelete, "/nacos/v1/ns/instance", q, nil)
+}
+
+// Beat keeps an ephemeral instance alive and registers it if the server does not
+// know it. It returns when the next one is due.
+func (c *Client) Beat(ctx context.Context, svc naming.ServiceKey, i naming.Instance) (time.Duration, error) {
+	beat, err := json.Marshal(map[string]any{
+		"ip": i.IP, "port": i.Port, "cluster": i.Cluster, "weight": i.Weight,
+		"metadata": i.Metadata, "serviceName": svc.Grouped(),
+	})
+	if err != nil {
+		return 0, err
+	}
+	q := serviceQuery(svc)
+	q.Set("beat", string(beat))
+	var answer struct {
+		IntervalMs int64 `json:"clientBeatInterval"`
+	}
+	err = c.call(ctx, http.MethodPut, "/nacos/v1/ns/instance/beat", q, &answer)
+	return time.Duration(answer.IntervalMs) * time.Millisecond, err
+}
+
+// Ready returns nil if the server says that it is ready to serve.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.call(ctx, http.MethodGet, "/readyz", nil, nil)
+}
+
+func serviceQuery(svc naming.ServiceKey) url.Values {
+	return url.Values{"namespaceId": {svc.Namespace}, "groupName": {svc.Group}, "serviceName": {svc.Name}}
+}
+
+func setInstance(q url.Values, i naming.Instance) {
+	q.Set("ip", i.IP)
+	q.Set("port", strconv.Itoa(i.Port))
+	q.Set("clusterName", i.Cluster)
+	q.Set("weight", strconv.FormatFloat(i.Weight, 'g', -1, 64))
+	q.Set("enabled", strconv.FormatBool(i.Enabled))
+	q.Set("healthy", strconv.FormatBool(i.Healthy))
+	q.Set("ephemeral", strconv.FormatBool(i.Ephemeral))
+	if len(i.Metadata) > 0 {
+		b, _ := json.Marshal(i.Metadata) // a map of strings always encodes
+		q.Set("metadata", string(b))
+	}
+}
+
+// maxAnswer bounds what is read of one answer, in bytes.
+const maxAnswer = 256 << 20
+
+// call sends one request: the parameters as a form where the method has a body.
+// into nil ignores the answer's body.
+func (c *Client) call(ctx context.Context, method, path string, q url.Values, into any) error {
+	u := c.base.JoinPath(path)
+	var body io.Reader
+	if method == http.MethodPost || method == http.MethodPut {
+		body = strings.NewReader(q.Encode())
+	} else {
+		u.RawQuery = q.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("User-Agent", c.agent)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", c.base.Host, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", c.base.Host, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s: %s", c.base.Host, answer.Status, strings.TrimSpace(string(text)))
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("decode the answer of %s: %w", c.base.Host, err)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/server"
+)
+
+func newServer() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Run a node",
+		Long: `Run a node of the registry. Without a flag it is a complete standalone node on
+embedded storage in ./rollcall-data: HTTP and UDP on port 8848, gRPC on 9848.
+
+SIGTERM and SIGINT stop it gracefully.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(c.Flags())
+			if err != nil {
+				return err
+			}
+			return serve(c.Context(), cfg)
+		},
+	}
+	addSettings(c.Flags())
+	return c
+}
+
+// serve runs a node until ctx ends.
+func serve(ctx context.Context, cfg server.Config) error {
+	log, err := newLogger(cfg.LogLevel, cfg.LogFormat)
+	if err != nil {
+		return err
+	}
+	node, err := server.New(cfg, versionText(), log)
+	if err != nil {
+		return err
+	}
+	if err := node.Start(); err != nil {
+		return errors.Join(err, node.Close())
+	}
+	<-ctx.Done()
+	log.Info("stopping", "within", cfg.ShutdownTimeout)
+	closeCh := make(chan error, 1)
+	go func() { closeCh <- node.Close() }()
+	select {
+	case err := <-closeCh:
+		if err == nil {
+			log.Info("stopped")
+		}
+		return err
+	case <-time.After(cfg.ShutdownTimeout):
+		return fmt.Errorf("not stopped within %v; data that was acknowledged is on disk", cfg.ShutdownTimeout)
+	}
+}
+
+func newLogger(level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log-level is %q: it must be debug, info, warn or error", level)
+	}
+	opts := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
+	}
+	return nil, fmt.Errorf("log-format is %q: it must be text or json", format)
+}

@@ -1,0 +1,536 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+const (
+	wait = 10 * time.Second
+	tick = time.Millisecond
+)
+
+// Run checks a store against the contract. open returns an empty store that takes
+// writes, and closes it by t.Cleanup; it is called once for each subtest. Run adds
+// its listeners before its first write.
+func Run(t *testing.T, open func(t *testing.T) consistency.Store) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, f *fixture)
+	}{
+		{"becomes ready", becomesReady},
+		{"an unknown service is absent", unknownService},
+		{"publish replaces what the publisher had", publishReplaces},
+		{"publish leaves other publishers and services alone", publishIsScoped},
+		{"publish takes a batch", publishBatch},
+		{"an empty publication withdraws", publishEmpty},
+		{"within a batch the later of equal addresses counts", publishDoubles},
+		{"put and delete change one instance", putAndDeleteInstance},
+		{"put settings", putSettings},
+		{"put overrides", putOverride},
+		{"deleting what is absent is no error", deleteAbsent},
+		{"the newest version of an address wins", newestWins},
+		{"instances are sorted", instancesSorted},
+		{"stat counts", statCounts},
+		{"services are sorted and per namespace", servicesSorted},
+		{"text comes back byte for byte", textUnchanged},
+		{"a notice follows the change", noticeFollowsChange},
+		{"an equal publication gives no notice", noNoticeWithoutChange},
+		{"a service that was read stays as it was", readsAreCopies},
+		{"a publication may be reused", publicationReused},
+		{"a write whose context has ended does nothing", contextEnded},
+		{"concurrent use", concurrentUse},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t)
+			f := &fixture{Store: s, changes: make(map[naming.ServiceKey]int)}
+			s.Listen(f.note)
+			c.test(t, f)
+		})
+	}
+}
+
+// fixture is a store and the notices that it has given.
+type fixture struct {
+	consistency.Store
+
+	mu      sync.Mutex
+	changes map[naming.ServiceKey]int
+	onNote  func(naming.ServiceKey)
+}
+
+func (f *fixture) note(c consistency.ServiceChanged) {
+	f.mu.Lock()
+	f.changes[c.Service]++
+	fn := f.onNote
+	f.mu.Unlock()
+	if fn != nil {
+		fn(c.Service)
+	}
+}
+
+func (f *fixture) setOnNote(fn func(naming.ServiceKey)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onNote = fn
+}
+
+func (f *fixture) notices(svc naming.ServiceKey) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changes[svc]
+}
+
+func (f *fixture) publish(t *testing.T, svc naming.ServiceKey, publisher string, instances ...*naming.Instance) {
+	t.Helper()
+	require.NoError(t, f.Publish(t.Context(), consistency.Publication{Service: svc, Publisher: publisher, Instances: instances}))
+}
+
+// weights returns "cluster/ip:port=weight" for each instance of the service.
+func (f *fixture) weights(t *testing.T, svc naming.ServiceKey) []string {
+	t.Helper()
+	s, ok := f.Service(svc)
+	require.Equal(t, len(s.Instances) > 0 || s.Settings != nil || len(s.Overrides) > 0, ok)
+	require.Equal(t, svc, s.Key)
+	return weights(s.Instances)
+}
+
+func weights(instances []*naming.Instance) []string {
+	out := make([]string, 0, len(instances))
+	for _, i := range instances {
+		out = append(out, fmt.Sprintf("%s/%s=%v", i.Cluster, i.Key().Address(), i.Weight))
+	}
+	return out
+}
+
+func key(name string) naming.ServiceKey {
+	return naming.ServiceKey{Namespace: "public", Group: "DEFAULT_GROUP", Name: name}
+}
+
+// host returns an instance whose address ends in n.
+func host(n int, weight float64) *naming.Instance {
+	i := naming.NewInstance("10.0.0."+strconv.Itoa(n), 80)
+	i.Weight = weight
+	return &i
+}
+
+func instanceDatum(svc naming.ServiceKey, publisher string, i *naming.Instance) consistency.Datum {
+	return consistency.Datum{Key: consistency.Key{
+		Service: svc, Kind: consistency.KindInstance, Publisher: publisher, Instance: i.Key(),
+	}, Instance: i}
+}
+
+func becomesReady(t *testing.T, f *fixture) {
+	require.Eventually(t, func() bool { return f.Ready() == nil }, wait, tick)
+}
+
+func unknownService(t *testing.T, f *fixture) {
+	s, ok := f.Service(key("none"))
+	require.False(t, ok)
+	require.Equal(t, key("none"), s.Key)
+	require.Empty(t, s.Instances)
+	require.Zero(t, f.Stat(key("none")))
+	require.Empty(t, f.Services(""))
+	require.Empty(t, f.Services("public"))
+	require.Nil(t, f.Published(key("none"), "p"))
+}
+
+func publishReplaces(t *testing.T, f *fixture) {
+	svc := key("a")
+	f.publish(t, svc, "p", host(1, 1), host(2, 1))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, f.weights(t, svc))
+	f.publish(t, svc, "p", host(2, 5), host(3, 1))
+	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=5", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
+	require.ElementsMatch(t, []string{"DEFAULT/10.0.0.2:80=5", "DEFAULT/10.0.0.3:80=1"}, weights(f.Published(svc, "p")))
+}
+
+func publishIsScoped(t *testing.T, f *fixture) {
+	f.publish(t, key("a"), "p", host(1, 1))
+	f.publish(t, key("a"), "q", host(2, 1))
+	f.publish(t, key("b"), "p", host(3, 1))
+	f.publish(t, key("a"), "p", host(4, 1))
+	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=1", "DEFAULT/10.0.0.4:80=1"}, f.weights(t, key("a")))
+	require.Equal(t, []string{"DEFAULT/10.0.0.3:80=1"}, f.weights(t, key("b")))
+	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=1"}, weights(f.Published(key("a"), "q")))
+	require.Nil(t, f.Published(key("b"), "q"))
+}
+
+func publishBatch(t *testing.T, f *fixture) {
+	const size = 300
+	batch := make([]*naming.Instance, size)
+	for n := range batch {
+		batch[n] = host(n, 1)
+	}
+	f.publish(t, key("a"), "p", batch...)
+	s, ok := f.Service(key("a"))
+	require.True(t, ok)
+	require.Len(t, s.Instances, size)
+	require.Equal(t, size, f.Stat(key("a")).Instances)
+	require.Equal(t, 1, f.notices(key("a")), "a batch is one change")
+}
+
+func publishEmpty(t *testing.T, f *fixture) {
+	svc := key("a")
+	f.publish(t, svc, "p", host(1, 1))
+	f.publish(t, svc, "q", host(2, 1))
+	f.publish(t, svc, "p")
+	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=1"}, f.weights(t, svc))
+	require.Nil(t, f.Published(svc, "p"))
+	f.publish(t, svc, "q")
+	require.Empty(t, f.weights(t, svc))
+	require.False(t, f.Stat(svc).Exists)
+	require.Empty(t, f.Services(""))
+	f.publish(t, svc, "q") // again, of a service that is gone
+	require.False(t, f.Stat(svc).Exists)
+}
+
+func publishDoubles(t *testing.T, f *fixture) {
+	f.publish(t, key("a"), "p", host(1, 1), host(2, 2), host(1, 3))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=3", "DEFAULT/10.0.0.2:80=2"}, f.weights(t, key("a")))
+	require.Equal(t, 2, f.Stat(key("a")).Instances)
+}
+
+func putAndDeleteInstance(t *testing.T, f *fixture) {
+	svc := key("a")
+	f.publish(t, svc, "p", host(1, 1), host(2, 1))
+	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(3, 1))))
+	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(1, 7))))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=7", "DEFAULT/10.0.0.2:80=1", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
+
+	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(2, 1)).Key))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=7", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
+	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(1, 1)).Key))
+	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(3, 1)).Key))
+	require.Zero(t, f.Stat(svc))
+
+	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "q", host(4, 1))))
+	require.Equal(t, []string{"DEFAULT/10.0.0.4:80=1"}, f.weights(t, svc), "put makes the service")
+}
+
+func putSettings(t *testing.T, f *fixture) {
+	svc := key("a")
+	k := consistency.Key{Service: svc, Kind: consistency.KindSettings}
+	want := &naming.Settings{
+		Kind: naming.KindPersistent, ProtectThreshold: 0.5, Metadata: map[string]string{"k": "v"},
+		Selector: naming.Selector{Type: "label", Expression: "CONSUMER.label.a = PROVIDER.label.a", Labels: []string{"a", "b"}},
+	}
+	require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Settings: want}))
+	s, ok := f.Service(svc)
+	require.True(t, ok)
+	require.Equal(t, want, s.Settings)
+	require.Equal(t, consistency.Stat{Exists: true, Settings: want}, f.Stat(svc))
+	require.Equal(t, []naming.ServiceKey{svc}, f.Services(""))
+	require.Equal(t, 1, f.notices(svc))
+
+	f.publish(t, svc, "p", host(1, 1))
+	f.publish(t, svc, "p")
+	require.True(t, f.Stat(svc).Exists, "settings outlive the instances")
+
+	for _, kind := range []naming.Kind{naming.KindNone, naming.KindEphemeral} {
+		require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Settings: &naming.Settings{Kind: kind}}))
+		require.Equal(t, &naming.Settings{Kind: kind}, f.Stat(svc).Settings)
+	}
+	require.NoError(t, f.Delete(t.Context(), k))
+	require.Zero(t, f.Stat(svc))
+}
+
+func putOverride(t *testing.T, f *fixture) {
+	svc := key("a")
+	i := host(1, 1)
+	k := consistency.Key{Service: svc, Kind: consistency.KindOverride, Instance: i.Key()}
+	o := &naming.Override{Weight: 9, Enabled: false, Metadata: map[string]string{"by": "an operator"}}
+	require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Override: o}))
+	require.Equal(t, consistency.Stat{Exists: true, Overrides: 1}, f.Stat(svc), "an override may precede its instance")
+	f.publish(t, svc, "p", i)
+	s, ok := f.Service(svc)
+	require.True(t, ok)
+	require.Equal(t, map[naming.InstanceKey]*naming.Override{i.Key(): o}, s.Overrides)
+	require.InDelta(t, 1, s.Instances[0].Weight, 0, "what is published stays as it is")
+	effective := s.Find(i.Key())
+	require.InDelta(t, 9, effective.Weight, 0)
+	require.False(t, effective.Enabled)
+	require.Equal(t, o.Metadata, effective.Metadata)
+
+	require.NoError(t, f.Delete(t.Context(), k))
+	s, ok = f.Service(svc)
+	require.True(t, ok)
+	require.Empty(t, s.Overrides)
+	f.publish(t, svc, "p")
+	require.Zero(t, f.Stat(svc))
+}
+
+func deleteAbsent(t *testing.T, f *fixture) {
+	keys := func(svc naming.ServiceKey) []consistency.Key {
+		return []consistency.Key{
+			instanceDatum(svc, "p", host(9, 1)).Key,
+			instanceDatum(svc, "unknown", host(1, 1)).Key,
+			{Service: svc, Kind: consistency.KindSettings},
+			{Service: svc, Kind: consistency.KindOverride, Instance: host(1, 1).Key()},
+		}
+	}
+	for _, k := range keys(key("unknown")) {
+		require.NoError(t, f.Delete(t.Context(), k))
+	}
+	f.publish(t, key("a"), "p", host(1, 1))
+	before := f.notices(key("a"))
+	for _, k := range keys(key("a")) {
+		require.NoError(t, f.Delete(t.Context(), k))
+	}
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, key("a")))
+	require.Equal(t, []naming.ServiceKey{key("a")}, f.Services(""))
+	require.Equal(t, before, f.notices(key("a")))
+	require.Zero(t, f.notices(key("unknown")))
+}
+
+func newestWins(t *testing.T, f *fixture) {
+	svc := key("a")
+	f.publish(t, svc, "p", host(1, 1))
+	f.publish(t, svc, "q", host(1, 2))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=2"}, f.weights(t, svc))
+	require.Equal(t, 2, f.Stat(svc).Instances)
+	f.publish(t, svc, "p", host(1, 1))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, svc), "an equal registration is still the newest")
+	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "q", host(1, 3))))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=3"}, f.weights(t, svc))
+	f.publish(t, svc, "q")
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, svc), "what the other one published shows again")
+}
+
+func instancesSorted(t *testing.T, f *fixture) {
+	svc := key("a")
+	var batch []*naming.Instance
+	for _, cluster := range []string{"b", "a"} {
+		for _, ip := range []string{"10.0.0.2", "10.0.0.10", "10.0.0.1"} {
+			for _, port := range []int{443, 80} {
+				i := naming.NewInstance(ip, port)
+				i.Cluster = cluster
+				batch = append(batch, &i)
+			}
+		}
+	}
+	f.publish(t, svc, "p", batch...)
+	require.Equal(t, []string{
+		"a/10.0.0.1:80=1", "a/10.0.0.1:443=1", "a/10.0.0.10:80=1", "a/10.0.0.10:443=1", "a/10.0.0.2:80=1", "a/10.0.0.2:443=1",
+		"b/10.0.0.1:80=1", "b/10.0.0.1:443=1", "b/10.0.0.10:80=1", "b/10.0.0.10:443=1", "b/10.0.0.2:80=1", "b/10.0.0.2:443=1",
+	}, f.weights(t, svc))
+}
+
+func statCounts(t *testing.T, f *fixture) {
+	svc := key("a")
+	for _, c := range []struct {
+		do   func()
+		want int
+	}{
+		{func() { f.publish(t, svc, "p", host(1, 1), host(2, 1)) }, 2},
+		{func() { f.publish(t, svc, "q", host(2, 1), host(3, 1)) }, 4},
+		{func() { f.publish(t, svc, "p", host(1, 1)) }, 3},
+		{func() { require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(5, 1)))) }, 4},
+		{func() { require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(5, 2)))) }, 4},
+		{func() { require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(5, 2)).Key)) }, 3},
+		{func() { f.publish(t, svc, "q") }, 1},
+		{func() { f.publish(t, svc, "p") }, 0},
+	} {
+		c.do()
+		require.Equal(t, consistency.Stat{Exists: c.want > 0, Instances: c.want}, f.Stat(svc))
+	}
+}
+
+func servicesSorted(t *testing.T, f *fixture) {
+	keys := []naming.ServiceKey{
+		{Namespace: "a", Group: "g", Name: "x"},
+		{Namespace: "b", Group: "g", Name: "y"},
+		{Namespace: "b", Group: "g", Name: "z"},
+		{Namespace: "b", Group: "h", Name: "a"},
+		{Namespace: "c", Group: "g", Name: "b"},
+	}
+	for _, n := range []int{3, 0, 4, 2, 1} {
+		f.publish(t, keys[n], "p", host(1, 1))
+		f.Services("b") // what is remembered must follow the changes
+	}
+	require.Equal(t, keys, f.Services(""))
+	require.Equal(t, keys[1:4], f.Services("b"))
+	require.Empty(t, f.Services("unknown"))
+	f.publish(t, keys[2], "p")
+	require.Equal(t, []naming.ServiceKey{keys[1], keys[3]}, f.Services("b"))
+}
+
+func textUnchanged(t *testing.T, f *fixture) {
+	svc := naming.ServiceKey{Namespace: "n_1-a", Group: "g:1.2", Name: "providers:com.example.Api:1.0:" + "é"}
+	i := &naming.Instance{
+		ID: "an id # with @@ marks", IP: "fe80::1%eth0", Port: 65535, Cluster: "c-1", Weight: 0.1,
+		Healthy: false, Enabled: false, Ephemeral: true,
+		Metadata: map[string]string{"": "empty key", "empty": "", "line\nbreak\t": "\x00\x7f\u2028", "emoji": "\U0001F600", "quote": `"\`},
+	}
+	f.publish(t, svc, "1700000000000_127.0.0.1_52004", i)
+	s, ok := f.Service(svc)
+	require.True(t, ok)
+	require.Equal(t, []*naming.Instance{i}, s.Instances)
+
+	j := naming.NewInstance("host.example", 0)
+	f.publish(t, svc, "1700000000000_127.0.0.1_52004", &j)
+	s, _ = f.Service(svc)
+	require.Equal(t, []*naming.Instance{&j}, s.Instances, "no metadata stays nil")
+}
+
+func noticeFollowsChange(t *testing.T, f *fixture) {
+	svc := key("a")
+	var mu sync.Mutex
+	var seen []string
+	f.setOnNote(func(k naming.ServiceKey) {
+		s, _ := f.Service(k)
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, fmt.Sprint(weights(s.Instances), f.Stat(k).Instances, f.Services("")))
+	})
+	sees := func(instances []string, services ...naming.ServiceKey) {
+		t.Helper()
+		want := fmt.Sprint(instances, len(instances), services)
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(seen) > 0 && seen[len(seen)-1] == want
+		}, wait, tick, want)
+	}
+	f.publish(t, svc, "p", host(1, 1))
+	sees([]string{"DEFAULT/10.0.0.1:80=1"}, svc)
+	f.publish(t, svc, "p", host(1, 2))
+	sees([]string{"DEFAULT/10.0.0.1:80=2"}, svc)
+	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(1, 3))))
+	sees([]string{"DEFAULT/10.0.0.1:80=3"}, svc)
+	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(1, 3)).Key))
+	sees([]string{})
+	require.Equal(t, 4, f.notices(svc))
+}
+
+func noNoticeWithoutChange(t *testing.T, f *fixture) {
+	svc := key("a")
+	batch := func() []*naming.Instance {
+		i, j := host(1, 1), host(2, 1)
+		i.Metadata = map[string]string{"a": "1", "b": "2"}
+		return []*naming.Instance{i, j}
+	}
+	f.publish(t, svc, "p", batch()...)
+	require.Eventually(t, func() bool { return f.notices(svc) == 1 }, wait, tick)
+	f.publish(t, svc, "p", batch()...)
+	f.publish(t, key("unknown"), "p")
+	f.publish(t, key("marker"), "p", host(1, 1)) // notices keep the order of changes
+	require.Eventually(t, func() bool { return f.notices(key("marker")) == 1 }, wait, tick)
+	require.Equal(t, 1, f.notices(svc))
+	require.Zero(t, f.notices(key("unknown")))
+}
+
+func readsAreCopies(t *testing.T, f *fixture) {
+	svc := key("a")
+	k := consistency.Key{Service: svc, Kind: consistency.KindOverride, Instance: host(1, 1).Key()}
+	f.publish(t, svc, "p", host(1, 1), host(2, 1))
+	require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Override: &naming.Override{Weight: 2}}))
+	before, _ := f.Service(svc)
+	published := f.Published(svc, "p")
+
+	f.publish(t, svc, "p", host(2, 8))
+	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(3, 1))))
+	require.NoError(t, f.Delete(t.Context(), k))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, weights(before.Instances))
+	require.Len(t, before.Overrides, 1)
+	require.ElementsMatch(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, weights(published))
+
+	after, _ := f.Service(svc)
+	clear(after.Instances) // the value is the caller's
+	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=8", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
+}
+
+func publicationReused(t *testing.T, f *fixture) {
+	batch := []*naming.Instance{host(1, 1), host(2, 1)}
+	f.publish(t, key("a"), "p", batch...)
+	batch[0], batch[1] = host(8, 1), host(9, 1)
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, f.weights(t, key("a")))
+}
+
+func contextEnded(t *testing.T, f *fixture) {
+	svc := key("a")
+	f.publish(t, svc, "p", host(1, 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, f.Publish(ctx, consistency.Publication{Service: svc, Publisher: "p"}), context.Canceled)
+	require.ErrorIs(t, f.Put(ctx, instanceDatum(svc, "p", host(2, 1))), context.Canceled)
+	require.ErrorIs(t, f.Delete(ctx, instanceDatum(svc, "p", host(1, 1)).Key), context.Canceled)
+	f.publish(t, key("later"), "p", host(1, 1))
+	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, svc))
+}
+
+// concurrentUse has publishers that each write a service list of their own and
+// readers of everything; in the end each publisher's last word must stand.
+func concurrentUse(t *testing.T, f *fixture) {
+	const publishers, rounds, services = 8, 40, 5
+	var writers, readers sync.WaitGroup
+	doneCh := make(chan struct{})
+	for range 3 {
+		readers.Go(func() {
+			for {
+				for n := range services {
+					s, ok := f.Service(key(strconv.Itoa(n)))
+					if ok && len(s.Instances) > publishers*2 {
+						t.Errorf("%d instances of %d publishers with 2 each", len(s.Instances), publishers)
+					}
+					f.Stat(s.Key)
+					f.Published(s.Key, "p0")
+				}
+				f.Services("")
+				f.Services("public")
+				select {
+				case <-doneCh:
+					return
+				default:
+				}
+			}
+		})
+	}
+	last := make([][services][]*naming.Instance, publishers)
+	for p := range publishers {
+		writers.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(p), 1))
+			name := "p" + strconv.Itoa(p)
+			for r := range rounds {
+				n := random.IntN(services)
+				svc := key(strconv.Itoa(n))
+				var batch []*naming.Instance
+				for i := range random.IntN(3) {
+					batch = append(batch, host(p*10+i, float64(r+1)))
+				}
+				err := f.Publish(t.Context(), consistency.Publication{Service: svc, Publisher: name, Instances: batch})
+				if err == nil && len(batch) > 0 && random.IntN(4) == 0 {
+					err = f.Delete(t.Context(), instanceDatum(svc, name, batch[0]).Key)
+					batch = batch[1:]
+				}
+				if err != nil {
+					t.Errorf("publisher %d: %v", p, err)
+				}
+				last[p][n] = batch
+			}
+		})
+	}
+	writers.Wait()
+	close(doneCh)
+	readers.Wait()
+	for n := range services {
+		svc := key(strconv.Itoa(n))
+		count := 0
+		for p := range publishers {
+			require.ElementsMatch(t, weights(last[p][n]), weights(f.Published(svc, "p"+strconv.Itoa(p))))
+			count += len(last[p][n])
+		}
+		require.Equal(t, count, f.Stat(svc).Instances)
+		require.Len(t, f.weights(t, svc), count)
+	}
+}

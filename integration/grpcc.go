@@ -1,0 +1,836 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+const (
+	unaryPath  = "/Request/request"
+	streamPath = "/BiRequestStream/requestBiStream"
+	callTime   = 20 * time.Second
+)
+
+// Fields is a JSON object to send.
+type Fields map[string]any
+
+// With returns a copy with more fields; names given twice take the later value.
+func (f Fields) With(more Fields) Fields {
+	all := Fields{}
+	for k, v := range f {
+		all[k] = v
+	}
+	for k, v := range more {
+		all[k] = v
+	}
+	return all
+}
+
+// Payload is the one message of the protocol: a type, headers, and a JSON body
+// (grpc.md 1.1).
+type Payload struct {
+	Type     string
+	ClientIP string
+	Headers  map[string]string
+	Body     []byte
+
+	// NoMetadata leaves the metadata out altogether.
+	NoMetadata bool
+	// TypeURL is written into the Any of the body when it is not empty.
+	TypeURL string
+}
+
+// Field numbers of Payload, Metadata, the entries of its map, and Any.
+const (
+	fieldPayloadMetadata  = 2
+	fieldPayloadBody      = 3
+	fieldMetadataType     = 3
+	fieldMetadataHeaders  = 7
+	fieldMetadataClientIP = 8
+	fieldEntryKey         = 1
+	fieldEntryValue       = 2
+	fieldAnyTypeURL       = 1
+	fieldAnyValue         = 2
+)
+
+func appendText(b []byte, field protowire.Number, text string) []byte {
+	if text == "" {
+		return b
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendString(b, text)
+}
+
+func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendBytes(b, message)
+}
+
+func (p *Payload) marshal() []byte {
+	var out []byte
+	if !p.NoMetadata {
+		meta := appendText(nil, fieldMetadataType, p.Type)
+		for k, v := range p.Headers {
+			entry := appendText(nil, fieldEntryKey, k)
+			entry = appendText(entry, fieldEntryValue, v)
+			meta = appendMessage(meta, fieldMetadataHeaders, entry)
+		}
+		meta = appendText(meta, fieldMetadataClientIP, p.ClientIP)
+		out = appendMessage(out, fieldPayloadMetadata, meta)
+	}
+	body := appendText(nil, fieldAnyTypeURL, p.TypeURL)
+	body = appendText(body, fieldAnyValue, string(p.Body))
+	return appendMessage(out, fieldPayloadBody, body)
+}
+
+func (p *Payload) unmarshal(data []byte) error {
+	*p = Payload{}
+	return eachBytes(data, func(field protowire.Number, value []byte) error {
+		switch field {
+		case fieldPayloadMetadata:
+			return eachBytes(value, p.setMetadata)
+		case fieldPayloadBody:
+			return eachBytes(value, func(field protowire.Number, value []byte) error {
+				switch field {
+				case fieldAnyValue:
+					p.Body = append([]byte(nil), value...)
+				case fieldAnyTypeURL:
+					p.TypeURL = string(value)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+}
+
+func (p *Payload) setMetadata(field protowire.Number, value []byte) error {
+	switch field {
+	case fieldMetadataType:
+		p.Type = string(value)
+	case fieldMetadataClientIP:
+		p.ClientIP = string(value)
+	case fieldMetadataHeaders:
+		var k, v string
+		err := eachBytes(value, func(field protowire.Number, value []byte) error {
+			switch field {
+			case fieldEntryKey:
+				k = string(value)
+			case fieldEntryValue:
+				v = string(value)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if p.Headers == nil {
+			p.Headers = map[string]string{}
+		}
+		p.Headers[k] = v
+	}
+	return nil
+}
+
+// eachBytes calls fn for every length-delimited field and skips the others.
+func eachBytes(data []byte, fn func(protowire.Number, []byte) error) error {
+	for len(data) > 0 {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if kind != protowire.BytesType {
+			n = protowire.ConsumeFieldValue(field, kind, data)
+			if n < 0 {
+				return protowire.ParseError(n)
+			}
+			data = data[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if err := fn(field, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// codec puts Payloads and raw bytes on the wire. Its empty name gives the content
+// type application/grpc, as SDKs send it.
+type codec struct{}
+
+func (codec) Name() string { return "" }
+
+func (codec) Marshal(v any) ([]byte, error) {
+	switch m := v.(type) {
+	case *Payload:
+		return m.marshal(), nil
+	case []byte:
+		return m, nil
+	}
+	return nil, fmt.Errorf("marshal %T", v)
+}
+
+func (codec) Unmarshal(data []byte, v any) error {
+	m, ok := v.(*Payload)
+	if !ok {
+		return fmt.Errorf("unmarshal into %T", v)
+	}
+	return m.unmarshal(data)
+}
+
+// Reply is the answer to a unary call.
+type Reply struct {
+	Type       string `json:"-"`
+	Body       string `json:"-"`
+	ResultCode int    `json:"resultCode"`
+	ErrorCode  int    `json:"errorCode"`
+	Message    string `json:"message"`
+	Success    bool   `json:"success"`
+
+	ConnectionID string       `json:"connectionId"`
+	ServiceInfo  *ServiceInfo `json:"serviceInfo"`
+	Count        int          `json:"count"`
+	ServiceNames []string     `json:"serviceNames"`
+
+	// Raw holds every field as it came.
+	Raw map[string]json.RawMessage `json:"-"`
+}
+
+// OK requires a success.
+func (r Reply) OK(t testing.TB) Reply {
+	t.Helper()
+	require.Equal(t, 200, r.ResultCode, "%s %s", r.Type, r.Body)
+	require.Zero(t, r.ErrorCode, "%s %s", r.Type, r.Body)
+	require.True(t, r.Success, "%s %s", r.Type, r.Body)
+	return r
+}
+
+// Refused requires a failure with the error code.
+func (r Reply) Refused(t testing.TB, errorCode int) Reply {
+	t.Helper()
+	require.NotEqual(t, 200, r.ResultCode, "%s %s", r.Type, r.Body)
+	require.Equal(t, errorCode, r.ErrorCode, "%s %s", r.Type, r.Body)
+	require.False(t, r.Success, "%s %s", r.Type, r.Body)
+	require.Contains(t, r.Raw, "success", "%s %s", r.Type, r.Body)
+	return r
+}
+
+// Message is what the server sent on the stream.
+type Message struct {
+	Type      string
+	ClientIP  string
+	Body      []byte
+	RequestID string
+	At        time.Time
+}
+
+// Info decodes the list that a push carries.
+func (m Message) Info(t testing.TB) ServiceInfo {
+	t.Helper()
+	var body struct {
+		ServiceInfo *ServiceInfo `json:"serviceInfo"`
+	}
+	require.NoError(t, json.Unmarshal(m.Body, &body), "%s", m.Body)
+	require.NotNil(t, body.ServiceInfo, "%s", m.Body)
+	return *body.ServiceInfo
+}
+
+// GRPCOption changes how a connection is made.
+type GRPCOption func(*Conn)
+
+// WithSetup replaces fields of the ConnectionSetupRequest.
+func WithSetup(f Fields) GRPCOption {
+	return func(c *Conn) { c.setup = c.setup.With(f) }
+}
+
+// WithoutAck leaves it to the test to answer pushes. The question whether the
+// client is alive is still answered, or the server would close the connection.
+func WithoutAck() GRPCOption {
+	return func(c *Conn) { c.answer = nil }
+}
+
+// Silent answers nothing at all.
+func Silent() GRPCOption {
+	return func(c *Conn) { c.answer, c.alive = nil, nil }
+}
+
+// WithAnswer sets the body of the automatic answers; the requestId is added.
+func WithAnswer(f Fields) GRPCOption {
+	return func(c *Conn) { c.answer, c.alive = f, f }
+}
+
+// WithClientIP sets the address that the client says it has.
+func WithClientIP(ip string) GRPCOption {
+	return func(c *Conn) { c.clientIP = ip }
+}
+
+// Conn is one connection of a client, that is: one TCP connection. It never
+// dials a second time.
+type Conn struct {
+	ID string // the connectionId of the server check
+
+	addr     string
+	clientIP string
+	setup    Fields
+	answer   Fields // to pushes and the like; nil: none
+	alive    Fields // to ClientDetectionRequest; nil: none
+
+	cc     *grpc.ClientConn
+	stream grpc.ClientStream
+	sendMu sync.Mutex // guards sending on the stream
+	ended  chan struct{}
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	raw      *net.TCPConn
+	messages []Message
+	arrived  chan struct{} // a token when messages grew
+	endErr   error
+}
+
+// Dial opens a transport and sends nothing.
+func Dial(t testing.TB, addr string, options ...GRPCOption) *Conn {
+	t.Helper()
+	c, err := TryDial(addr, options...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// TryDial is Dial for callers without a test; they call Close.
+func TryDial(addr string, options ...GRPCOption) (*Conn, error) {
+	c := &Conn{
+		addr:     addr,
+		clientIP: "127.0.0.1",
+		setup: Fields{
+			"clientVersion": "Nacos-Java-Client:v2.2.0",
+			"labels":        Fields{"source": "sdk", "module": "naming", "AppName": "integration"},
+			"module":        "internal",
+		},
+		answer:  Fields{"resultCode": 200, "errorCode": 0, "success": true},
+		alive:   Fields{"resultCode": 200, "errorCode": 0, "success": true},
+		ended:   make(chan struct{}),
+		arrived: make(chan struct{}, 1),
+	}
+	for _, o := range options {
+		o(c)
+	}
+	cc, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithContextDialer(c.dialOnce),
+		grpc.WithIdleTimeout(0))
+	if err != nil {
+		return nil, err
+	}
+	c.cc = cc
+	return c, nil
+}
+
+// Connect does what an SDK does at its start: server check, stream, setup, and
+// waiting until the server knows the connection.
+func Connect(t testing.TB, addr string, options ...GRPCOption) *Conn {
+	t.Helper()
+	c, err := TryConnect(addr, options...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// TryConnect is Connect for callers without a test; they call Close.
+func TryConnect(addr string, options ...GRPCOption) (*Conn, error) {
+	c, err := TryDial(addr, options...)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.handshake(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Conn) handshake() error {
+	check, err := c.TryCall("ServerCheckRequest", Fields{"headers": Fields{}, "module": "internal"})
+	if err != nil {
+		return err
+	}
+	if check.ErrorCode != 0 {
+		return fmt.Errorf("server check: %s", check.Body)
+	}
+	c.ID = check.ConnectionID
+	if err := c.openStream(); err != nil {
+		return err
+	}
+	if err := c.TrySend("ConnectionSetupRequest", c.setup); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		health, err := c.TryCall("HealthCheckRequest", Fields{"headers": Fields{}, "module": "internal"})
+		if err != nil {
+			return err
+		}
+		if health.ErrorCode == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the connection was not registered: %s", health.Body)
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Conn) dialOnce(ctx context.Context, addr string) (net.Conn, error) {
+	c.mu.Lock()
+	used := c.raw != nil
+	c.mu.Unlock()
+	if used {
+		return nil, errors.New("the connection is gone")
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.raw = conn.(*net.TCPConn)
+	return conn, nil
+}
+
+// OpenStream opens the stream without sending a setup.
+func (c *Conn) OpenStream(t testing.TB) {
+	t.Helper()
+	require.NoError(t, c.openStream())
+}
+
+func (c *Conn) openStream() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	desc := &grpc.StreamDesc{StreamName: "requestBiStream", ServerStreams: true, ClientStreams: true}
+	stream, err := c.cc.NewStream(ctx, desc, streamPath)
+	if err != nil {
+		cancel()
+		return err
+	}
+	c.stream, c.cancel = stream, cancel
+	go c.read(stream)
+	return nil
+}
+
+func (c *Conn) read(stream grpc.ClientStream) {
+	defer close(c.ended)
+	for {
+		var p Payload
+		err := stream.RecvMsg(&p)
+		if err != nil {
+			c.mu.Lock()
+			c.endErr = err
+			c.mu.Unlock()
+			return
+		}
+		var head struct {
+			RequestID string `json:"requestId"`
+		}
+		_ = json.Unmarshal(p.Body, &head)
+		m := Message{Type: p.Type, ClientIP: p.ClientIP, Body: p.Body, RequestID: head.RequestID, At: time.Now()}
+		answer := c.answer
+		if m.Type == "ClientDetectionRequest" {
+			answer = c.alive
+		}
+		if answer != nil {
+			_ = c.respond(m, answer)
+		}
+		c.mu.Lock()
+		c.messages = append(c.messages, m)
+		c.mu.Unlock()
+		select {
+		case c.arrived <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Answer answers a message of the server; body is completed by its requestId.
+func (c *Conn) Answer(t testing.TB, m Message, body Fields) {
+	t.Helper()
+	require.NoError(t, c.respond(m, body))
+}
+
+func (c *Conn) respond(m Message, body Fields) error {
+	types := map[string]string{
+		"NotifySubscriberRequest":             "NotifySubscriberResponse",
+		"ClientDetectionRequest":              "ClientDetectionResponse",
+		"ConnectResetRequest":                 "ConnectResetResponse",
+		"NamingFuzzyWatchSyncRequest":         "NamingFuzzyWatchChangeNotifyResponse",
+		"NamingFuzzyWatchChangeNotifyRequest": "NamingFuzzyWatchChangeNotifyResponse",
+	}
+	kind, ok := types[m.Type]
+	if !ok {
+		return nil // SetupAckRequest and unknown ones are not answered
+	}
+	return c.TrySend(kind, Fields{"requestId": m.RequestID}.With(body))
+}
+
+// Send puts a message on the stream.
+func (c *Conn) Send(t testing.TB, kind string, body any) {
+	t.Helper()
+	require.NoError(t, c.TrySend(kind, body))
+}
+
+// TrySend is Send without a test.
+func (c *Conn) TrySend(kind string, body any) error {
+	data, err := toJSON(body)
+	if err != nil {
+		return err
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	return c.stream.SendMsg(&Payload{Type: kind, ClientIP: c.clientIP, Body: data})
+}
+
+// Call makes a unary call; it requires an answer, not a success. A body of type
+// string or []byte is sent as it stands.
+func (c *Conn) Call(t testing.TB, kind string, body any) Reply {
+	t.Helper()
+	reply, err := c.TryCall(kind, body)
+	require.NoError(t, err, kind)
+	return reply
+}
+
+// TryCall is Call for callers that expect failures of the transport.
+func (c *Conn) TryCall(kind string, body any) (Reply, error) {
+	data, err := toJSON(body)
+	if err != nil {
+		return Reply{}, err
+	}
+	return c.Invoke(&Payload{Type: kind, ClientIP: c.clientIP, Body: data})
+}
+
+// Invoke makes a unary call with any payload: a *Payload, or []byte that is sent
+// as the message's bytes.
+func (c *Conn) Invoke(message any) (Reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	var p Payload
+	if err := c.cc.Invoke(ctx, unaryPath, message, &p); err != nil {
+		return Reply{}, err
+	}
+	var reply Reply
+	if err := json.Unmarshal(p.Body, &reply); err != nil {
+		return Reply{}, fmt.Errorf("decode %s %q: %w", p.Type, p.Body, err)
+	}
+	if err := json.Unmarshal(p.Body, &reply.Raw); err != nil {
+		return Reply{}, err
+	}
+	reply.Type, reply.Body = p.Type, string(p.Body)
+	return reply, nil
+}
+
+// Next returns the next message of the server, in order.
+func (c *Conn) Next(t testing.TB, timeout time.Duration) Message {
+	t.Helper()
+	m, ok := c.next(timeout)
+	require.True(t, ok, "no message within %s (stream: %v)", timeout, c.streamErr())
+	return m
+}
+
+func (c *Conn) next(timeout time.Duration) (Message, bool) {
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	ended := c.ended
+	for {
+		c.mu.Lock()
+		if len(c.messages) > 0 {
+			m := c.messages[0]
+			c.messages = c.messages[1:]
+			c.mu.Unlock()
+			return m, true
+		}
+		c.mu.Unlock()
+		select {
+		case <-c.arrived:
+		case <-ended:
+			ended = nil // look once more for what came before the end, then wait out
+			select {
+			case c.arrived <- struct{}{}:
+			default:
+			}
+		case <-deadline.C:
+			return Message{}, false
+		}
+	}
+}
+
+// NextPush returns the next push and skips other messages.
+func (c *Conn) NextPush(t testing.TB, timeout time.Duration) ServiceInfo {
+	t.Helper()
+	info, _ := c.NextPushMessage(t, timeout)
+	return info
+}
+
+// NextPushMessage is NextPush that also returns the message around the list.
+func (c *Conn) NextPushMessage(t testing.TB, timeout time.Duration) (ServiceInfo, Message) {
+	t.Helper()
+	deadline := time.Now().Add(timeout)
+	for {
+		m := c.Next(t, time.Until(deadline))
+		if m.Type == "NotifySubscriberRequest" {
+			return m.Info(t), m
+		}
+	}
+}
+
+// PushUntil reads pushes until one satisfies the condition, and returns it.
+func (c *Conn) PushUntil(t testing.TB, timeout time.Duration, want func(ServiceInfo) bool) ServiceInfo {
+	t.Helper()
+	deadline := time.Now().Add(timeout)
+	var last ServiceInfo
+	for {
+		m, ok := c.next(time.Until(deadline))
+		if !ok {
+			require.Fail(t, "no such push", "within %s; the last one had %v (stream: %v)", timeout, last.Addrs(), c.streamErr())
+		}
+		if m.Type != "NotifySubscriberRequest" {
+			continue
+		}
+		last = m.Info(t)
+		if want(last) {
+			return last
+		}
+	}
+}
+
+// Quiet requires that no push arrives for the time given.
+func (c *Conn) Quiet(t testing.TB, d time.Duration) {
+	t.Helper()
+	deadline := time.Now().Add(d)
+	for {
+		m, ok := c.next(time.Until(deadline))
+		if !ok {
+			return
+		}
+		require.NotEqual(t, "NotifySubscriberRequest", m.Type, "an unexpected push: %s", m.Body)
+	}
+}
+
+// Collect returns the pushes of the time given.
+func (c *Conn) Collect(t testing.TB, d time.Duration) []ServiceInfo {
+	t.Helper()
+	deadline := time.Now().Add(d)
+	var all []ServiceInfo
+	for {
+		m, ok := c.next(time.Until(deadline))
+		if !ok {
+			return all
+		}
+		if m.Type == "NotifySubscriberRequest" {
+			all = append(all, m.Info(t))
+		}
+	}
+}
+
+// AwaitEnd requires that the server ends the stream within the timeout.
+func (c *Conn) AwaitEnd(t testing.TB, timeout time.Duration) {
+	t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(timeout):
+		require.Fail(t, "the server did not end the stream", "within %s", timeout)
+	}
+}
+
+// Alive tells whether the stream has not ended.
+func (c *Conn) Alive() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Ended is closed when the stream has ended.
+func (c *Conn) Ended() <-chan struct{} { return c.ended }
+
+func (c *Conn) streamErr() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(c.endErr, io.EOF) {
+		return errors.New("ended by the server with status OK")
+	}
+	return c.endErr
+}
+
+// Close closes the connection as a client does that ends.
+func (c *Conn) Close() {
+	if c.cancel != nil {
+		c.cancel()
+	}
+	_ = c.cc.Close()
+	if c.stream != nil {
+		<-c.ended
+	}
+}
+
+// Abort resets the TCP connection, as the kernel of a client does that was killed
+// with unread data.
+func (c *Conn) Abort(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	raw := c.raw
+	c.mu.Unlock()
+	require.NotNil(t, raw)
+	require.NoError(t, raw.SetLinger(0))
+	require.NoError(t, raw.Close())
+}
+
+func toJSON(body any) ([]byte, error) {
+	switch b := body.(type) {
+	case string:
+		return []byte(b), nil
+	case []byte:
+		return b, nil
+	}
+	return json.Marshal(body)
+}
+
+// Service names a service in requests. Empty fields take the defaults.
+type Service struct {
+	Namespace string
+	Group     string
+	Name      string
+}
+
+func (s Service) fields() Fields {
+	if s.Namespace == "" {
+		s.Namespace = "public"
+	}
+	if s.Group == "" {
+		s.Group = "DEFAULT_GROUP"
+	}
+	return Fields{
+		"headers": Fields{}, "namespace": s.Namespace, "groupName": s.Group, "serviceName": s.Name, "module": "naming",
+	}
+}
+
+// Params are the service's parameters in HTTP requests.
+func (s Service) Params() Params {
+	p := Params{"serviceName": s.Name}
+	if s.Namespace != "" {
+		p["namespaceId"] = s.Namespace
+	}
+	if s.Group != "" {
+		p["groupName"] = s.Group
+	}
+	return p
+}
+
+// Instance is an instance as the Java SDK sends it, with other fields on top.
+func Instance(ip string, port any, more ...Fields) Fields {
+	f := Fields{
+		"ip": ip, "port": port, "weight": 1.0, "healthy": true, "enabled": true, "ephemeral": true,
+		"clusterName": "DEFAULT", "metadata": Fields{},
+	}
+	for _, m := range more {
+		f = f.With(m)
+	}
+	return f
+}
+
+// Register registers one instance.
+func (c *Conn) Register(t testing.TB, s Service, instance Fields) Reply {
+	t.Helper()
+	return c.Call(t, "InstanceRequest", s.fields().With(Fields{"type": "registerInstance", "instance": instance}))
+}
+
+// TryRegister is Register without a test.
+func (c *Conn) TryRegister(s Service, instance Fields) (Reply, error) {
+	return c.TryCall("InstanceRequest", s.fields().With(Fields{"type": "registerInstance", "instance": instance}))
+}
+
+// Deregister deregisters one instance.
+func (c *Conn) Deregister(t testing.TB, s Service, instance Fields) Reply {
+	t.Helper()
+	return c.Call(t, "InstanceRequest", s.fields().With(Fields{"type": "deregisterInstance", "instance": instance}))
+}
+
+// Batch registers a batch.
+func (c *Conn) Batch(t testing.TB, s Service, instances ...Fields) Reply {
+	t.Helper()
+	list := append([]Fields{}, instances...)
+	return c.Call(t, "BatchInstanceRequest", s.fields().With(Fields{"type": "batchRegisterInstance", "instances": list}))
+}
+
+// RegisterPersistent registers a persistent instance.
+func (c *Conn) RegisterPersistent(t testing.TB, s Service, instance Fields) Reply {
+	t.Helper()
+	return c.Call(t, "PersistentInstanceRequest",
+		s.fields().With(Fields{"type": "registerInstance", "instance": instance.With(Fields{"ephemeral": false})}))
+}
+
+// DeregisterPersistent deregisters a persistent instance.
+func (c *Conn) DeregisterPersistent(t testing.TB, s Service, instance Fields) Reply {
+	t.Helper()
+	return c.Call(t, "PersistentInstanceRequest",
+		s.fields().With(Fields{"type": "deregisterInstance", "instance": instance.With(Fields{"ephemeral": false})}))
+}
+
+// List asks for the instances of the clusters (comma separated, "" for all).
+func (c *Conn) List(t testing.TB, s Service, clusters string, healthyOnly bool) ServiceInfo {
+	t.Helper()
+	reply := c.Call(t, "ServiceQueryRequest",
+		s.fields().With(Fields{"cluster": clusters, "healthyOnly": healthyOnly, "udpPort": 0})).OK(t)
+	require.NotNil(t, reply.ServiceInfo, reply.Body)
+	return *reply.ServiceInfo
+}
+
+// Subscribe subscribes to the clusters (comma separated, "" for all) and returns
+// the list of the answer.
+func (c *Conn) Subscribe(t testing.TB, s Service, clusters string) ServiceInfo {
+	t.Helper()
+	return c.subscription(t, s, clusters, true)
+}
+
+// Unsubscribe ends a subscription.
+func (c *Conn) Unsubscribe(t testing.TB, s Service, clusters string) ServiceInfo {
+	t.Helper()
+	return c.subscription(t, s, clusters, false)
+}
+
+func (c *Conn) subscription(t testing.TB, s Service, clusters string, subscribe bool) ServiceInfo {
+	t.Helper()
+	reply := c.Call(t, "SubscribeServiceRequest",
+		s.fields().With(Fields{"clusters": clusters, "subscribe": subscribe})).OK(t)
+	require.NotNil(t, reply.ServiceInfo, reply.Body)
+	return *reply.ServiceInfo
+}
+
+// Services asks for a page of service names.
+func (c *Conn) Services(t testing.TB, namespace, group string, page, size int) Reply {
+	t.Helper()
+	return c.Call(t, "ServiceListRequest",
+		Service{Namespace: namespace, Group: group}.fields().With(Fields{"pageNo": page, "pageSize": size, "selector": ""}))
+}

@@ -1,0 +1,36 @@
+package naming
+
+import "time"
+
+// Change is what an operator wants changed of an instance; nil leaves a value as
+// it is.
+type Change struct {
+	Weight  *float64
+	Enabled *bool
+	// Metadata replaces the entries that earlier changes laid over the published
+	// ones.
+	Metadata map[string]string
+}
+
+// BeatAnswer is what a client is told after a heartbeat.
+type BeatAnswer struct {
+	Known    bool          // false: the instance is not registered, and was not
+	Interval time.Duration // until the next heartbeat
+}
+
+// Counts are numbers of one node for operators.
+type Counts struct {
+	Services, Instances  int // empty services included
+	Subscriptions        int
+	Connections          int // of gRPC
+	EphemeralPublishers  int // clients that register over HTTP and beat
+	PersistentPublishers int // addresses with persistent instances
+}
+
+// Switches change how a node behaves while it runs. Immutable once stored.
+type Switches struct {
+	LightBeatEnabled             bool  `json:"lightBeatEnabled"`             // clients may leave the JSON out of heartbeats
+	DefaultInstanceEphemeral     bool  `json:"defaultInstanceEphemeral"`     // kind of a registration over HTTP that states none
+	AutoChangeHealthCheckEnabled bool  `json:"autoChangeHealthCheckEnabled"` // kept for tools that read it
+	ClientBeatIntervalMs         int64 `json:"clientBeatInterval"`           // what clients are told, milliseconds
+}

@@ -1,0 +1,285 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+// commandVersion is the first byte of every log entry of ours.
+const commandVersion = 1
+
+// positionBits is the part of a version that tells operations of one log entry
+// apart; see [versionAt].
+const positionBits = 16
+
+var errMalformed = errors.New("malformed command")
+
+// versionAt is the version of what the operation at a position within the log
+// entry writes: index<<16 | position. It grows along the log and within an entry.
+func versionAt(index uint64, position int) consistency.Version {
+	return consistency.Version{Time: index<<positionBits | uint64(position)}
+}
+
+// appendOperation appends an encoded operation to a command. A command is the
+// version byte and the operations as field 1 of the message Command, so it can
+// be put together from operations that their callers have encoded.
+func appendOperation(command, operation []byte) []byte {
+	if len(command) == 0 {
+		command = append(command, commandVersion)
+	}
+	command = protowire.AppendTag(command, 1, protowire.BytesType)
+	return protowire.AppendBytes(command, operation)
+}
+
+// decodeCommand returns the operations of a command, never none.
+func decodeCommand(b []byte) ([]*Operation, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%w: it is empty", errMalformed)
+	}
+	if b[0] != commandVersion {
+		return nil, fmt.Errorf("command version %d is unknown, this program knows version %d", b[0], commandVersion)
+	}
+	var c Command
+	if err := proto.Unmarshal(b[1:], &c); err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	if len(c.Operations) == 0 || len(c.Operations) > 1<<positionBits || len(c.ProtoReflect().GetUnknown()) > 0 {
+		return nil, fmt.Errorf("%w: %d operations, %d unknown bytes", errMalformed, len(c.Operations), len(c.ProtoReflect().GetUnknown()))
+	}
+	return c.Operations, nil
+}
+
+// publishOperation returns the operation for a publication.
+func publishOperation(p consistency.Publication) *Operation {
+	instances := make([]*Instance, len(p.Instances))
+	for n, i := range p.Instances {
+		instances[n] = instanceMessage(i)
+	}
+	return &Operation{Change: &Operation_Publish{&PublishOp{
+		Service: serviceMessage(p.Service), Publisher: p.Publisher, Instances: instances,
+	}}}
+}
+
+// putOperation returns the operation that stores a datum. It refuses a datum
+// whose kind and value do not fit together.
+func putOperation(d consistency.Datum) (*Operation, error) {
+	switch {
+	case d.Kind == consistency.KindInstance && d.Instance != nil:
+		return &Operation{Change: &Operation_PutInstance{instanceOp(d)}}, nil
+	case d.Kind == consistency.KindSettings && d.Settings != nil:
+		return &Operation{Change: &Operation_PutSettings{settingsOp(d)}}, nil
+	case d.Kind == consistency.KindOverride && d.Override != nil:
+		return &Operation{Change: &Operation_PutOverride{overrideOp(d)}}, nil
+	}
+	return nil, fmt.Errorf("datum of kind %d without its value", d.Kind)
+}
+
+// deleteOperation returns the operation that removes a datum.
+func deleteOperation(k consistency.Key) (*Operation, error) {
+	op := &DeleteOp{Service: serviceMessage(k.Service)}
+	switch k.Kind {
+	case consistency.KindInstance:
+		op.Kind, op.Publisher, op.Instance = DatumKind_DATUM_KIND_INSTANCE, k.Publisher, instanceKeyMessage(k.Instance)
+	case consistency.KindSettings:
+		op.Kind = DatumKind_DATUM_KIND_SETTINGS
+	case consistency.KindOverride:
+		op.Kind, op.Instance = DatumKind_DATUM_KIND_OVERRIDE, instanceKeyMessage(k.Instance)
+	default:
+		return nil, fmt.Errorf("key of unknown kind %d", k.Kind)
+	}
+	return &Operation{Change: &Operation_Delete{op}}, nil
+}
+
+// applyOperation writes an operation to the table. It depends on nothing but its
+// arguments, so every node does the same.
+func applyOperation(table *consistency.DataStore, op *Operation, v consistency.Version) error {
+	switch c := op.GetChange().(type) {
+	case *Operation_Publish:
+		if c.Publish.GetService() == nil {
+			return fmt.Errorf("%w: publication without a service", errMalformed)
+		}
+		p := consistency.Publication{
+			Service:   serviceKey(c.Publish.Service),
+			Publisher: c.Publish.Publisher,
+			Instances: make([]*naming.Instance, len(c.Publish.Instances)),
+		}
+		for n, m := range c.Publish.Instances {
+			p.Instances[n] = instance(m)
+		}
+		table.Publish(p, v)
+		return nil
+	case *Operation_Delete:
+		k, err := deletedKey(c.Delete)
+		if err != nil {
+			return err
+		}
+		table.Delete(k)
+		return nil
+	}
+	d, err := putDatum(op)
+	if err != nil {
+		return err
+	}
+	d.Version = v
+	table.Put(d)
+	return nil
+}
+
+func putDatum(op *Operation) (consistency.Datum, error) {
+	switch c := op.GetChange().(type) {
+	case *Operation_PutInstance:
+		return instanceDatum(c.PutInstance)
+	case *Operation_PutSettings:
+		return settingsDatum(c.PutSettings)
+	case *Operation_PutOverride:
+		return overrideDatum(c.PutOverride)
+	}
+	return consistency.Datum{}, fmt.Errorf("%w: unknown operation", errMalformed)
+}
+
+func deletedKey(m *DeleteOp) (consistency.Key, error) {
+	if m.GetService() == nil {
+		return consistency.Key{}, fmt.Errorf("%w: deletion without a service", errMalformed)
+	}
+	k := consistency.Key{Service: serviceKey(m.Service)}
+	switch m.Kind {
+	case DatumKind_DATUM_KIND_INSTANCE:
+		k.Kind, k.Publisher, k.Instance = consistency.KindInstance, m.Publisher, instanceKey(m.Instance)
+	case DatumKind_DATUM_KIND_SETTINGS:
+		k.Kind = consistency.KindSettings
+	case DatumKind_DATUM_KIND_OVERRIDE:
+		k.Kind, k.Instance = consistency.KindOverride, instanceKey(m.Instance)
+	default:
+		return k, fmt.Errorf("%w: deletion of kind %d", errMalformed, m.Kind)
+	}
+	return k, nil
+}
+
+func instanceOp(d consistency.Datum) *InstanceOp {
+	return &InstanceOp{Service: serviceMessage(d.Service), Publisher: d.Publisher, Instance: instanceMessage(d.Instance)}
+}
+
+func settingsOp(d consistency.Datum) *SettingsOp {
+	kind := ServiceKind_SERVICE_KIND_NONE
+	switch d.Settings.Kind {
+	case naming.KindEphemeral:
+		kind = ServiceKind_SERVICE_KIND_EPHEMERAL
+	case naming.KindPersistent:
+		kind = ServiceKind_SERVICE_KIND_PERSISTENT
+	case naming.KindNone:
+	}
+	return &SettingsOp{Service: serviceMessage(d.Service), Settings: &Settings{
+		Kind:             kind,
+		ProtectThreshold: d.Settings.ProtectThreshold,
+		Metadata:         d.Settings.Metadata,
+		Selector: &Selector{
+			Type:       d.Settings.Selector.Type,
+			Expression: d.Settings.Selector.Expression,
+			Labels:     d.Settings.Selector.Labels,
+		},
+	}}
+}
+
+func overrideOp(d consistency.Datum) *OverrideOp {
+	return &OverrideOp{
+		Service:  serviceMessage(d.Service),
+		Instance: instanceKeyMessage(d.Key.Instance),
+		Override: &Override{Weight: d.Override.Weight, Enabled: d.Override.Enabled, Metadata: d.Override.Metadata},
+	}
+}
+
+func instanceDatum(m *InstanceOp) (consistency.Datum, error) {
+	if m.GetService() == nil || m.Instance == nil {
+		return consistency.Datum{}, fmt.Errorf("%w: incomplete instance", errMalformed)
+	}
+	i := instance(m.Instance)
+	return consistency.Datum{Key: consistency.Key{
+		Service: serviceKey(m.Service), Kind: consistency.KindInstance, Publisher: m.Publisher, Instance: i.Key(),
+	}, Instance: i}, nil
+}
+
+func settingsDatum(m *SettingsOp) (consistency.Datum, error) {
+	if m.GetService() == nil || m.Settings == nil {
+		return consistency.Datum{}, fmt.Errorf("%w: incomplete settings", errMalformed)
+	}
+	s := &naming.Settings{
+		ProtectThreshold: m.Settings.ProtectThreshold,
+		Metadata:         metadata(m.Settings.Metadata),
+		Selector: naming.Selector{
+			Type:       m.Settings.Selector.GetType(),
+			Expression: m.Settings.Selector.GetExpression(),
+			Labels:     m.Settings.Selector.GetLabels(),
+		},
+	}
+	switch m.Settings.Kind {
+	case ServiceKind_SERVICE_KIND_NONE:
+	case ServiceKind_SERVICE_KIND_EPHEMERAL:
+		s.Kind = naming.KindEphemeral
+	case ServiceKind_SERVICE_KIND_PERSISTENT:
+		s.Kind = naming.KindPersistent
+	default:
+		return consistency.Datum{}, fmt.Errorf("%w: service of kind %d", errMalformed, m.Settings.Kind)
+	}
+	return consistency.Datum{
+		Key:      consistency.Key{Service: serviceKey(m.Service), Kind: consistency.KindSettings},
+		Settings: s,
+	}, nil
+}
+
+func overrideDatum(m *OverrideOp) (consistency.Datum, error) {
+	if m.GetService() == nil || m.Instance == nil || m.Override == nil {
+		return consistency.Datum{}, fmt.Errorf("%w: incomplete override", errMalformed)
+	}
+	return consistency.Datum{
+		Key: consistency.Key{
+			Service: serviceKey(m.Service), Kind: consistency.KindOverride, Instance: instanceKey(m.Instance),
+		},
+		Override: &naming.Override{
+			Weight: m.Override.Weight, Enabled: m.Override.Enabled, Metadata: metadata(m.Override.Metadata),
+		},
+	}, nil
+}
+
+func serviceMessage(k naming.ServiceKey) *ServiceKey {
+	return &ServiceKey{Namespace: k.Namespace, Group: k.Group, Name: k.Name}
+}
+
+func serviceKey(m *ServiceKey) naming.ServiceKey {
+	return naming.ServiceKey{Namespace: m.GetNamespace(), Group: m.GetGroup(), Name: m.GetName()}
+}
+
+func instanceKeyMessage(k naming.InstanceKey) *InstanceKey {
+	return &InstanceKey{Cluster: k.Cluster, Ip: k.IP, Port: uint32(k.Port)}
+}
+
+func instanceKey(m *InstanceKey) naming.InstanceKey {
+	return naming.InstanceKey{Cluster: m.GetCluster(), IP: m.GetIp(), Port: int(m.GetPort())}
+}
+
+func instanceMessage(i *naming.Instance) *Instance {
+	return &Instance{
+		Id: i.ID, Ip: i.IP, Port: uint32(i.Port), Cluster: i.Cluster, Weight: i.Weight,
+		Healthy: i.Healthy, Enabled: i.Enabled, Ephemeral: i.Ephemeral, Metadata: i.Metadata,
+	}
+}
+
+func instance(m *Instance) *naming.Instance {
+	return &naming.Instance{
+		ID: m.GetId(), IP: m.GetIp(), Port: int(m.GetPort()), Cluster: m.GetCluster(), Weight: m.GetWeight(),
+		Healthy: m.GetHealthy(), Enabled: m.GetEnabled(), Ephemeral: m.GetEphemeral(), Metadata: metadata(m.GetMetadata()),
+	}
+}
+
+// metadata returns nil for an empty map, as naming has it.
+func metadata(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}

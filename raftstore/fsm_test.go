@@ -1,0 +1,136 @@
+package raftstore
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+func encoded(t testing.TB, op *Operation) []byte {
+	t.Helper()
+	b, err := proto.Marshal(op)
+	require.NoError(t, err)
+	return b
+}
+
+func TestFSM_MalformedCommandPanics(t *testing.T) {
+	command := func(ops ...*Operation) []byte {
+		var b []byte
+		for _, op := range ops {
+			b = appendOperation(b, encoded(t, op))
+		}
+		return b
+	}
+	good := command(publishOperation(publication(service(1), host(1))))
+	for name, c := range map[string]struct {
+		data []byte
+		says string
+	}{
+		"empty":             {nil, "it is empty"},
+		"newer version":     {append([]byte{commandVersion + 1}, good[1:]...), "command version 2 is unknown"},
+		"no operation":      {[]byte{commandVersion}, "malformed"},
+		"truncated":         {good[:len(good)-3], "malformed"},
+		"garbage":           {[]byte{commandVersion, 0xff, 0xff, 0xff}, "malformed"},
+		"unknown field":     {protowire.AppendVarint(protowire.AppendTag(good, 9, protowire.VarintType), 1), "malformed"},
+		"unknown operation": {command(&Operation{}), "unknown operation"},
+		"no service":        {command(&Operation{Change: &Operation_Publish{&PublishOp{Publisher: "p"}}}), "without a service"},
+		"no instance":       {command(&Operation{Change: &Operation_PutInstance{&InstanceOp{Service: &ServiceKey{}}}}), "incomplete instance"},
+		"no settings":       {command(&Operation{Change: &Operation_PutSettings{&SettingsOp{Service: &ServiceKey{}}}}), "incomplete settings"},
+		"no override":       {command(&Operation{Change: &Operation_PutOverride{&OverrideOp{Service: &ServiceKey{}}}}), "incomplete override"},
+		"unknown kind": {command(&Operation{Change: &Operation_PutSettings{&SettingsOp{
+			Service: &ServiceKey{}, Settings: &Settings{Kind: 9},
+		}}}), "kind 9"},
+		"unknown deletion":  {command(&Operation{Change: &Operation_Delete{&DeleteOp{Service: &ServiceKey{}, Kind: 9}}}), "deletion of kind"},
+		"deletion of what?": {command(&Operation{Change: &Operation_Delete{&DeleteOp{Kind: 1}}}), "without a service"},
+		"bad second": {command(
+			publishOperation(publication(service(1), host(1))), &Operation{}), "operation 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFSM(consistency.NewDataStore(), 1<<20)
+			defer func() {
+				text, _ := recover().(string)
+				require.Contains(t, text, c.says)
+				require.Contains(t, text, "log entry 7 of term 3 cannot be applied")
+				require.Contains(t, text, "start that version")
+			}()
+			f.Apply(&raft.Log{Index: 7, Term: 3, Data: c.data})
+		})
+	}
+}
+
+func TestFSM_SameEntriesGiveTheSameState(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	a, b := newFSM(consistency.NewDataStore(), 1<<20), newFSM(consistency.NewDataStore(), 1<<20)
+	for index := uint64(1); index < 400; index++ {
+		var command []byte
+		for range 1 + random.IntN(4) {
+			command = appendOperation(command, encoded(t, randomOperation(t, random)))
+		}
+		for _, f := range []*fsm{a, b} {
+			results, ok := f.Apply(&raft.Log{Index: index, Data: command}).([]error)
+			require.True(t, ok)
+			for _, err := range results {
+				require.NoError(t, err)
+			}
+			if f == a && index%50 == 0 { // a restart from a snapshot must not show
+				a = restored(t, a)
+			}
+		}
+	}
+	require.NotEmpty(t, content(a.table))
+	require.ElementsMatch(t, content(a.table), content(b.table))
+	require.Equal(t, a.index.Load(), b.index.Load())
+}
+
+func randomOperation(t *testing.T, random *rand.Rand) *Operation {
+	t.Helper()
+	svc, i := service(random.IntN(5)), host(random.IntN(5))
+	var op *Operation
+	var err error
+	switch random.IntN(7) {
+	case 0, 1, 2:
+		op = publishOperation(consistency.Publication{
+			Service: svc, Publisher: service(random.IntN(3)).Name, Instances: []*naming.Instance{i, host(7)}[:random.IntN(3)],
+		})
+	case 3:
+		op, err = putOperation(settings(svc, random.Float64()))
+	case 4:
+		op, err = putOperation(override(svc, i, random.Float64()))
+	case 5:
+		op, err = putOperation(consistency.Datum{
+			Key:      consistency.Key{Service: svc, Kind: consistency.KindInstance, Publisher: "service-0", Instance: i.Key()},
+			Instance: i,
+		})
+	default:
+		kinds := []consistency.Kind{consistency.KindInstance, consistency.KindSettings, consistency.KindOverride}
+		op, err = deleteOperation(consistency.Key{Service: svc, Kind: kinds[random.IntN(3)], Publisher: "service-1", Instance: i.Key()})
+	}
+	require.NoError(t, err)
+	return op
+}
+
+func TestVersionAt_GrowsAlongTheLog(t *testing.T) {
+	require.Positive(t, versionAt(2, 0).Compare(versionAt(1, maxOperations)))
+	require.Positive(t, versionAt(1, 1).Compare(versionAt(1, 0)))
+	require.Less(t, maxOperations, 1<<positionBits)
+}
+
+func TestFSM_SaysWhenEnoughBytesWereWritten(t *testing.T) {
+	f := newFSM(consistency.NewDataStore(), 1000)
+	command := appendOperation(nil, encoded(t, publishOperation(publication(service(1), host(1)))))
+	for index := uint64(1); index*uint64(len(command)) <= 1000; index++ {
+		f.Apply(&raft.Log{Index: index, Data: command})
+		require.Empty(t, f.fullCh)
+	}
+	f.Apply(&raft.Log{Index: 100, Data: command})
+	require.Len(t, f.fullCh, 1)
+}

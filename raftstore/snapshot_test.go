@@ -1,0 +1,282 @@
+package raftstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"rollcall/consistency"
+)
+
+// sink is a snapshot sink in memory that fails after limit bytes, if that is set.
+type sink struct {
+	bytes.Buffer
+	limit             int
+	closed, cancelled bool
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if s.limit > 0 && s.Len()+len(p) > s.limit {
+		return 0, errors.New("disk full")
+	}
+	return s.Buffer.Write(p)
+}
+func (s *sink) ID() string    { return "id" }
+func (s *sink) Close() error  { s.closed = true; return nil }
+func (s *sink) Cancel() error { s.cancelled = true; return nil }
+
+func persisted(t testing.TB, f *fsm) []byte {
+	t.Helper()
+	snapshot, err := f.Snapshot()
+	require.NoError(t, err)
+	defer snapshot.Release()
+	var out sink
+	require.NoError(t, snapshot.Persist(&out))
+	require.True(t, out.closed)
+	return out.Bytes()
+}
+
+// restored returns another FSM with the content of f.
+func restored(t testing.TB, f *fsm) *fsm {
+	t.Helper()
+	out := newFSM(consistency.NewDataStore(), f.limit)
+	require.NoError(t, out.Restore(io.NopCloser(bytes.NewReader(persisted(t, f)))))
+	return out
+}
+
+func filledFSM(t testing.TB, services int) *fsm {
+	t.Helper()
+	f := newFSM(consistency.NewDataStore(), 1<<40)
+	for n := range services {
+		for m, d := range []consistency.Datum{settings(service(n), 0.5), override(service(n), host(n), 2)} {
+			d.Version = versionAt(uint64(n+1), m)
+			f.table.Put(d)
+		}
+		f.table.Publish(publication(service(n), host(n), host(n+1)), versionAt(uint64(n+1), 2))
+	}
+	f.index.Store(uint64(services))
+	return f
+}
+
+func TestSnapshot_RoundTrip(t *testing.T) {
+	for _, services := range []int{0, 1, 500} {
+		f := filledFSM(t, services)
+		again := restored(t, f)
+		require.ElementsMatch(t, content(f.table), content(again.table))
+		require.Equal(t, f.index.Load(), again.index.Load())
+	}
+}
+
+func TestSnapshot_IsOfOneMoment(t *testing.T) {
+	f := filledFSM(t, 10)
+	want := content(f.table)
+	snapshot, err := f.Snapshot()
+	require.NoError(t, err)
+	f.table.Publish(publication(service(1), host(99)), versionAt(99, 0))
+	f.table.Delete(settings(service(2), 0).Key)
+	var out sink
+	require.NoError(t, snapshot.Persist(&out))
+	again := newFSM(consistency.NewDataStore(), 1)
+	require.NoError(t, again.Restore(io.NopCloser(&out)))
+	require.ElementsMatch(t, want, content(again.table))
+}
+
+func TestSnapshot_RestoreReplacesEverything(t *testing.T) {
+	f := filledFSM(t, 3)
+	target := filledFSM(t, 5)
+	var changed []string
+	target.table.Listen(func(c consistency.ServiceChanged) { changed = append(changed, c.Service.Name) })
+	require.NoError(t, target.Restore(io.NopCloser(bytes.NewReader(persisted(t, f)))))
+	require.ElementsMatch(t, content(f.table), content(target.table))
+	require.ElementsMatch(t, []string{"service-0", "service-1", "service-2", "service-3", "service-4"}, changed)
+}
+
+// Whatever byte is damaged or missing: the snapshot is refused and the state stays.
+func TestSnapshot_DamageIsFound(t *testing.T) {
+	whole := persisted(t, filledFSM(t, 2))
+	target := filledFSM(t, 1)
+	want := content(target.table)
+	refused := func(b []byte, format string, args ...any) {
+		t.Helper()
+		require.Error(t, target.Restore(io.NopCloser(bytes.NewReader(b))), fmt.Sprintf(format, args...))
+	}
+	for n := range whole {
+		refused(whole[:n], "%d of %d bytes", n, len(whole))
+		damaged := bytes.Clone(whole)
+		damaged[n] ^= 0x10
+		refused(damaged, "byte %d", n)
+	}
+	refused(append(bytes.Clone(whole), 0), "a byte too many")
+	require.Equal(t, want, content(target.table))
+
+	newer := bytes.Clone(whole)
+	newer[len(snapshotMagic)+2] = snapshotFormat + 1
+	require.ErrorContains(t, target.Restore(io.NopCloser(bytes.NewReader(newer))), "format 2 is unknown")
+}
+
+func TestSnapshot_FailedPersistIsCancelled(t *testing.T) {
+	f := filledFSM(t, 1000)
+	snapshot, err := f.Snapshot()
+	require.NoError(t, err)
+	out := sink{limit: 100_000}
+	require.ErrorContains(t, snapshot.Persist(&out), "disk full")
+	require.True(t, out.cancelled)
+	require.False(t, out.closed)
+}
+
+func TestStore_SnapshotsByBytes(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	cfg.SnapshotBytes = 2000
+	cfg.SnapshotInterval = wait // leave it to the bytes
+	s := start(t, cfg)
+	writeAll(t, s, 0, 20)
+	require.Eventually(t, func() bool {
+		list, err := listSnapshots(cfg.Dir)
+		return err == nil && len(list) > 0
+	}, wait, tick)
+}
+
+// damagedStore returns a folder with two snapshots, the log clamped to the older
+// one, some entries behind the newer one, and what was in it.
+func folderWithTwoSnapshots(t *testing.T) (cfg Config, older, newer string, want []string) {
+	t.Helper()
+	cfg = testConfig(t.TempDir())
+	cfg.TrailingLogs = 1
+	s, err := New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, s.Start())
+	for n := range 3 { // of three, two are kept
+		writeAll(t, s, 10*n, 10)
+		older, newer = newer, takeSnapshot(t, s)
+	}
+	writeAll(t, s, 30, 2)
+	want = content(s.table)
+	first, err := s.logs.FirstIndex()
+	require.NoError(t, err)
+	list, err := listSnapshots(cfg.Dir)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, list[1].index+1, first, "the log reaches back to the older snapshot and no further")
+	require.NoError(t, s.Close())
+	_, cfg.Transport = raft.NewInmemTransport("")
+	return cfg, older, newer, want
+}
+
+func TestStart_DamagedNewestSnapshot_StartsFromTheOlder(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, folder string){
+		"state truncated": func(t *testing.T, folder string) {
+			t.Helper()
+			require.NoError(t, os.Truncate(filepath.Join(folder, snapshotFile), 100))
+		},
+		"state empty": func(t *testing.T, folder string) {
+			t.Helper()
+			require.NoError(t, os.Truncate(filepath.Join(folder, snapshotFile), 0))
+		},
+		"state missing": func(t *testing.T, folder string) {
+			t.Helper()
+			require.NoError(t, os.Remove(filepath.Join(folder, snapshotFile)))
+		},
+		"state altered": flipByte,
+		"description empty": func(t *testing.T, folder string) {
+			t.Helper()
+			require.NoError(t, os.Truncate(filepath.Join(folder, "meta.json"), 0))
+		},
+		"everything gone": func(t *testing.T, folder string) {
+			t.Helper()
+			require.NoError(t, os.RemoveAll(folder))
+			require.NoError(t, os.Mkdir(folder, 0o750))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, older, newer, want := folderWithTwoSnapshots(t)
+			damage(t, newer)
+			s := ready(t, start(t, cfg))
+			require.ElementsMatch(t, want, content(s.table))
+			require.NoDirExists(t, newer)
+			require.DirExists(t, filepath.Join(cfg.Dir, damagedFolder, filepath.Base(newer)), "it is put aside, not destroyed")
+			require.DirExists(t, older)
+			writeAll(t, s, 50, 1)
+			takeSnapshot(t, s)
+			require.DirExists(t, older, "a damaged snapshot does not count as one of those that are kept")
+		})
+	}
+}
+
+func flipByte(t *testing.T, folder string) {
+	t.Helper()
+	path := filepath.Join(folder, snapshotFile)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	b[len(b)/2] ^= 1
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+}
+
+func TestStart_NoSnapshotCanBeRead_IsRefused(t *testing.T) {
+	cfg, older, newer, _ := folderWithTwoSnapshots(t)
+	flipByte(t, older)
+	flipByte(t, newer)
+	for range 2 { // and again: a refused start leaves things as they are
+		s, err := New(cfg)
+		require.NoError(t, err)
+		err = s.Start()
+		require.ErrorContains(t, err, filepath.Join(older, snapshotFile)+" is damaged")
+		require.ErrorContains(t, err, filepath.Join(newer, snapshotFile)+" is damaged")
+		require.ErrorContains(t, err, "restore a backup")
+		require.NoError(t, s.Close())
+	}
+	require.DirExists(t, newer)
+}
+
+// The log must go on from the older snapshot and reach what the newer one held.
+func TestStart_LogDoesNotReachTheSnapshot_IsRefused(t *testing.T) {
+	for name, deleted := range map[string]func(first, last uint64) (from, to uint64){
+		"gap":     func(first, _ uint64) (from, to uint64) { return first + 3, first + 3 },
+		"begins":  func(first, _ uint64) (from, to uint64) { return first, first + 1 },
+		"too old": func(first, last uint64) (from, to uint64) { return first + 2, last },
+		"empty":   func(first, last uint64) (from, to uint64) { return first, last },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _, newer, _ := folderWithTwoSnapshots(t)
+			require.NoError(t, os.Truncate(filepath.Join(newer, snapshotFile), 0))
+			s, err := New(cfg)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, s.Close()) }()
+			first, err := s.logs.FirstIndex()
+			require.NoError(t, err)
+			last, err := s.logs.LastIndex()
+			require.NoError(t, err)
+			from, to := deleted(first, last)
+			require.NoError(t, s.logs.BoltStore.DeleteRange(from, to))
+			err = s.Start()
+			require.ErrorContains(t, err, logFile)
+			require.DirExists(t, newer)
+		})
+	}
+}
+
+func TestStart_SweepsInterruptedSnapshots(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	left := filepath.Join(cfg.Dir, snapshotFolder, "2-30-1700000000000"+unfinished)
+	require.NoError(t, os.MkdirAll(left, 0o750))
+	start(t, cfg)
+	require.NoDirExists(t, left)
+}
+
+// The library writes the term and then the first entry; killed in between, it
+// would take the folder for one that is in use, and never find a leader.
+func TestStart_CompletesAnInterruptedBootstrap(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	s, err := New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, s.logs.SetUint64([]byte("CurrentTerm"), 1))
+	require.NoError(t, s.Close())
+	_, cfg.Transport = raft.NewInmemTransport("")
+	writeAll(t, start(t, cfg), 0, 1)
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"rollcall/naming"
+	"rollcall/push"
+)
+
+// Config of a node. The doc tags are the text of the reference that is made from
+// this type; koanf tags name flags, environment variables and YAML keys.
+type Config struct {
+	Node    string `koanf:"node" doc:"this node's name, unique among the nodes; empty: the host's name"`
+	DataDir string `koanf:"data-dir" doc:"folder for persistent data; made if it is missing"`
+
+	Bind      string `koanf:"bind" doc:"address to listen on"`
+	Advertise string `koanf:"advertise" doc:"address that clients and other nodes reach this node at; empty: bind, or the first address of the host"`
+	Port      int    `koanf:"port" doc:"port of HTTP and of UDP pushes; the other ports derive from it"`
+	GRPCPort  int    `koanf:"grpc-port" doc:"port of gRPC for clients; 0: port + 1000"`
+	RaftPort  int    `koanf:"raft-port" doc:"port of Raft; 0: port - 1000"`
+
+	LogLevel  string `koanf:"log-level" doc:"debug, info, warn or error"`
+	LogFormat string `koanf:"log-format" doc:"text or json"`
+
+	BeatInterval       time.Duration `koanf:"beat-interval" doc:"time between two heartbeats that clients over HTTP are told, unless the instance states its own"`
+	CacheTime          time.Duration `koanf:"cache-time" doc:"how long clients may keep a list before they ask again (cacheMillis)"`
+	Linger             time.Duration `koanf:"linger" doc:"how long instances stay listed after their gRPC connection was lost, so that a reconnecting client is not seen to go"`
+	Idle               time.Duration `koanf:"idle" doc:"a gRPC connection without a message for this long is asked whether it is alive"`
+	Detect             time.Duration `koanf:"detect" doc:"a gRPC connection that does not answer that question within this time is closed"`
+	SetupWait          time.Duration `koanf:"setup-wait" doc:"how long a call waits for the setup of its connection when that is on its way"`
+	EmptyServiceExpiry time.Duration `koanf:"empty-service-expiry" doc:"a service that has been without instances for this long is removed, its settings included"`
+	OverrideExpiry     time.Duration `koanf:"override-expiry" doc:"an operator's override ends when its instance has been gone for this long"`
+	KeepOverrides      bool          `koanf:"keep-overrides" doc:"keep an override after an explicit deregistration, until it expires, as Nacos does"`
+	MetadataLimit      int           `koanf:"metadata-limit" doc:"characters that the keys and values of an instance's metadata may have together"`
+	ShutdownTimeout    time.Duration `koanf:"shutdown-timeout" doc:"how long a graceful stop may take"`
+
+	Push push.Config `koanf:"push"`
+}
+
+// portOffset is the distance of the gRPC port above and the Raft port below the
+// main port (grpc.md 1.3).
+const portOffset = 1000
+
+// DefaultConfig returns a standalone node on the protocol's ports.
+func DefaultConfig() Config {
+	return Config{
+		DataDir: "./rollcall-data",
+		Bind:    "0.0.0.0", Port: 8848,
+		LogLevel: "info", LogFormat: "text",
+		BeatInterval: naming.DefaultBeatInterval, CacheTime: 10 * time.Second,
+		Linger: 500 * time.Millisecond, Idle: 7 * time.Second, Detect: 3 * time.Second,
+		SetupWait:          100 * time.Millisecond,
+		EmptyServiceExpiry: time.Minute, OverrideExpiry: time.Minute,
+		MetadataLimit:   naming.DefaultMetadataLimit,
+		ShutdownTimeout: 10 * time.Second,
+		Push:            push.DefaultConfig(),
+	}
+}
+
+// withDerived fills in what derives from other values. With port 0 every port is
+// chosen by the system.
+func (c Config) withDerived() Config {
+	if c.GRPCPort == 0 && c.Port != 0 {
+		c.GRPCPort = c.Port + portOffset
+	}
+	if c.RaftPort == 0 && c.Port != 0 {
+		c.RaftPort = c.Port - portOffset
+	}
+	return c
+}
+
+// Validate refuses values that cannot work, each by its name.
+func (c Config) Validate() error {
+	c = c.withDerived()
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.DataDir == "" {
+		bad("data-dir is empty: name a folder for persistent data")
+	}
+	if net.ParseIP(c.Bind) == nil {
+		bad("bind is %q: it must be an IP address, such as 0.0.0.0 or 127.0.0.1", c.Bind)
+	}
+	if c.Advertise != "" && net.ParseIP(c.Advertise) == nil {
+		bad("advertise is %q: it must be an IP address or empty", c.Advertise)
+	}
+	for _, p := range []struct {
+		name string
+		port int
+	}{{"port", c.Port}, {"grpc-port", c.GRPCPort}, {"raft-port", c.RaftPort}} {
+		if p.port < 0 || p.port > 65535 {
+			bad("%s is %d: it must be from 0 to 65535; set it, or choose another --port", p.name, p.port)
+		}
+	}
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"beat-interval", c.BeatInterval}, {"cache-time", c.CacheTime}, {"idle", c.Idle}, {"detect", c.Detect},
+		{"empty-service-expiry", c.EmptyServiceExpiry}, {"override-expiry", c.OverrideExpiry},
+		{"shutdown-timeout", c.ShutdownTimeout},
+	} {
+		if d.d <= 0 {
+			bad("%s is %v: it must be above zero", d.name, d.d)
+		}
+	}
+	if c.Linger < 0 || c.SetupWait < 0 {
+		bad("linger is %v and setup-wait is %v: they must not be negative", c.Linger, c.SetupWait)
+	}
+	if c.MetadataLimit <= 0 {
+		bad("metadata-limit is %d: it must be above zero", c.MetadataLimit)
+	}
+	if err := c.Push.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

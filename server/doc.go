@@ -1,0 +1,40 @@
+// Package server is one node: the use cases that clients and operators have
+// ([Registry]) and the wiring of all parts ([Node]).
+//
+// # The life of a request
+//
+// A front end parses a request and calls the Registry, which validates it, builds
+// datums and hands them to the store of their kind through consistency.Router. The
+// store changes its table and then tells the Registry the service's key; the
+// Registry marks the service's cached views stale and tells the push engine. Views
+// are computed when a query or a push asks for them, once for each filter, and
+// encoded once for each protocol.
+//
+// # Goroutines
+//
+//   - the sweeper runs what is due at a time: expiry of heartbeats, removal after
+//     lost connections, cleaning. It never waits for disk or network.
+//   - the cleaner makes the persistent writes that time calls for.
+//   - those of the stores, the push engine and the front ends, see there.
+//
+// # Order
+//
+// [New] opens every listener and the data folder, so that a port in use or a
+// locked folder fails before anything runs. [Node.Start] starts stores, engine,
+// registry and front ends; [Node.Close] is the reverse. The API answers "starting"
+// until both stores are ready.
+//
+// # Decisions
+//
+//   - Everything that happens at a time goes through one timer structure with
+//     slots of a tenth of a second. Heartbeats refresh a time and are looked at when
+//     their slot comes; nothing scans all instances.
+//   - Front ends do not import this package, and it imports them: errors and values
+//     that cross the border live in package naming, and the one place where errors
+//     become codes is server/wire, below both.
+//   - An empty service is kept by the Registry, not in a store: it is no datum, each
+//     node decides for itself when it has been empty for long enough.
+//   - Operators' overrides are laid over what a client published when it is read.
+//     They end with an explicit deregistration, and some time after the instance
+//     was lost; Config.KeepOverrides keeps them in the first case too.
+package server

@@ -1,0 +1,369 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"rollcall/naming"
+	"rollcall/push"
+	"rollcall/server/wire"
+)
+
+// conn is one connection of a client.
+type conn struct {
+	server *Server
+	raw    net.Conn
+	id     string
+	// active is when the client last sent something, in nanoseconds since the
+	// server's start.
+	active atomic.Int64
+	// streaming is set while a stream is open.
+	streaming atomic.Bool
+	// ready is closed when the setup has been read.
+	ready chan struct{}
+
+	mu         sync.Mutex
+	registered bool
+	naming     bool             // the setup says that it registers and subscribes
+	subscriber *push.Subscriber // nil before the setup, and unless naming
+	services   map[naming.ServiceKey]struct{}
+	closed     bool
+	reason     string // why the server closes it; empty: it does not
+	silence    *time.Timer
+	asked      bool // the client was asked whether it is alive
+
+	wakeCh chan struct{}      // capacity 1: there are pushes
+	outCh  chan *wire.Payload // other messages for the stream; bounded, dropped with the connection when full
+	endCh  chan struct{}      // closed: end the stream
+}
+
+// outQueue bounds the messages other than pushes that wait for the stream.
+const outQueue = 16
+
+// writeStall is how long one write may make no progress.
+const writeStall = 30 * time.Second
+
+// closeGrace is the time between the end of the stream and that of the transport:
+// the client reads the end of its stream first.
+const closeGrace = 100 * time.Millisecond
+
+var errGone = errors.New("connection gone")
+
+// active time is counted on the monotonic clock.
+func (c *conn) touch() { c.active.Store(int64(time.Since(c.server.start))) }
+
+func (c *conn) idle() time.Duration {
+	return time.Since(c.server.start) - time.Duration(c.active.Load())
+}
+
+// register takes the setup.
+func (c *conn) register(setup *wire.ConnectionSetupRequest, agent push.Peer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.registered || c.closed {
+		return
+	}
+	c.registered = true
+	// A setup without a module is one of a client that knows no modules.
+	module, named := setup.Labels["module"]
+	if c.naming = !named || module == wire.ModuleNaming; c.naming {
+		c.subscriber = c.server.engine.NewSubscriber(agent, c.server.engine.GRPC(), c.wake)
+		c.services = make(map[naming.ServiceKey]struct{})
+	}
+	c.silence = time.AfterFunc(c.server.cfg.Idle, c.checkSilence)
+	close(c.ready)
+}
+
+func (c *conn) wake() {
+	select {
+	case c.wakeCh <- struct{}{}:
+	default:
+	}
+}
+
+// isRegistered tells whether the setup was read, waiting a moment for one that is
+// on its way: the client does not wait for it either.
+func (c *conn) isRegistered(ctx context.Context) bool {
+	select {
+	case <-c.ready:
+		return true
+	default:
+	}
+	if !c.streaming.Load() || c.server.cfg.SetupWait <= 0 {
+		return false
+	}
+	timer := time.NewTimer(c.server.cfg.SetupWait)
+	defer timer.Stop()
+	select {
+	case <-c.ready:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// track notes that the connection publishes in a service, before it does.
+func (c *conn) track(svc naming.ServiceKey) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || !c.naming {
+		return errGone
+	}
+	c.services[svc] = struct{}{}
+	return nil
+}
+
+// settled follows a publication: one that ended after the connection did is
+// cleaned up like the others.
+func (c *conn) settled(svc naming.ServiceKey) error {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		c.server.registry.ConnectionLost(c.id, []naming.ServiceKey{svc})
+		return errGone
+	}
+	return nil
+}
+
+// subscribed returns the connection's subscriber.
+func (c *conn) subscribed() (*push.Subscriber, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.subscriber == nil {
+		return nil, errGone
+	}
+	return c.subscriber, nil
+}
+
+// checkSilence runs on the connection's timer.
+func (c *conn) checkSilence() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	idle := c.idle()
+	switch {
+	case c.asked && idle >= c.server.cfg.Detect:
+		c.closeLocked(fmt.Sprintf("no answer within %v", c.server.cfg.Detect))
+	case idle < c.server.cfg.Idle:
+		c.asked = false
+		c.silence.Reset(c.server.cfg.Idle - idle)
+	default:
+		c.asked = true
+		c.sendLocked(wire.ClientDetection(c.server.cfg.IP, c.server.seq.Add(1)))
+		c.silence.Reset(c.server.cfg.Detect)
+	}
+}
+
+// sendLocked queues a message for the stream.
+func (c *conn) sendLocked(p *wire.Payload) {
+	select {
+	case c.outCh <- p:
+	default:
+		c.closeLocked("it does not read its stream")
+	}
+}
+
+// closeLocked ends the connection: the stream first, the transport after it.
+func (c *conn) closeLocked(reason string) {
+	if c.reason != "" {
+		return
+	}
+	c.reason = reason
+	c.server.log.Info("connection closed by the server", "conn", c.id, "reason", reason)
+	c.server.ejected.Inc()
+	close(c.endCh)
+	time.AfterFunc(closeGrace, func() { _ = c.raw.Close() })
+}
+
+// ended follows the end of the transport.
+func (c *conn) ended() {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	if c.silence != nil {
+		c.silence.Stop()
+	}
+	subscriber := c.subscriber
+	services := make([]naming.ServiceKey, 0, len(c.services))
+	for svc := range c.services {
+		services = append(services, svc)
+	}
+	c.mu.Unlock()
+	if subscriber != nil {
+		subscriber.Close()
+	}
+	c.server.forget(c)
+	c.server.registry.ConnectionLost(c.id, services)
+}
+
+// stream serves BiRequestStream/requestBiStream. The goroutine that the library
+// calls it on is the stream's writer.
+func (s *Server) stream(_ any, ss grpc.ServerStream) error {
+	c, err := connOf(ss.Context())
+	if err != nil {
+		return err
+	}
+	if !c.streaming.CompareAndSwap(false, true) {
+		return nil // a second stream of one transport ends at once; the first one goes on
+	}
+	defer c.streaming.Store(false)
+	readCh := make(chan struct{})
+	s.wg.Go(func() {
+		defer close(readCh)
+		c.read(ss)
+	})
+	for {
+		select {
+		case <-readCh: // the client ended its half
+			return nil
+		case <-c.endCh:
+			return nil
+		case p := <-c.outCh:
+			if err := c.write(ss, p); err != nil {
+				return err
+			}
+		case <-c.wakeCh:
+			if err := c.writePushes(ss); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *conn) writePushes(ss grpc.ServerStream) error {
+	c.mu.Lock()
+	subscriber := c.subscriber
+	c.mu.Unlock()
+	if subscriber == nil {
+		return nil
+	}
+	for {
+		p, ok := subscriber.Next()
+		if !ok {
+			return nil
+		}
+		if err := c.write(ss, wire.NotifySubscriber(c.server.cfg.IP, p.Seq, p.Info)); err != nil {
+			return err
+		}
+	}
+}
+
+// write sends one message; it blocks while the client does not read, for a
+// bounded time.
+func (c *conn) write(ss grpc.ServerStream, p *wire.Payload) error {
+	stalled := time.AfterFunc(writeStall, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.closeLocked(fmt.Sprintf("it has not read its stream for %v", writeStall))
+	})
+	defer stalled.Stop()
+	return ss.SendMsg(p)
+}
+
+// read takes what the client sends on the stream until it ends.
+func (c *conn) read(ss grpc.ServerStream) {
+	for {
+		p := new(wire.Payload)
+		if err := ss.RecvMsg(p); err != nil {
+			return
+		}
+		c.touch()
+		if p.Type == wire.TypeConnectionSetup {
+			c.setup(p)
+			continue
+		}
+		var ack wire.Ack
+		if err := wire.Unmarshal(p.JSON(), &ack); err != nil {
+			c.server.log.Debug("unreadable message on the stream", "conn", c.id, "type", p.Type, "err", err)
+			continue
+		}
+		if subscriber, err := c.subscribed(); err == nil && ack.Seq() != 0 {
+			subscriber.Ack(ack.Seq(), ack.OK())
+		}
+	}
+}
+
+func (c *conn) setup(p *wire.Payload) {
+	var setup wire.ConnectionSetupRequest
+	if err := wire.Unmarshal(p.JSON(), &setup); err != nil {
+		c.server.log.Debug("unreadable connection setup", "conn", c.id, "err", err)
+		return
+	}
+	ip := p.ClientIP
+	if ip == "" {
+		ip, _, _ = net.SplitHostPort(c.raw.RemoteAddr().String())
+	}
+	c.register(&setup, push.Peer{IP: ip, Agent: string(setup.ClientVersion), App: string(setup.Labels["AppName"])})
+	if setup.AbilityTable != nil {
+		c.mu.Lock()
+		c.sendLocked(wire.SetupAck(c.server.cfg.IP))
+		c.mu.Unlock()
+	}
+}
+
+// transport ties each connection to its transport. It is the server's transport
+// credentials: plain text.
+type transport struct{ server *Server }
+
+func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c := t.server.accept(raw)
+	if c == nil {
+		return nil, nil, errors.New("the server is closing")
+	}
+	return &trackedConn{Conn: raw, conn: c}, authInfo{c}, nil
+}
+
+func (t transport) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are a server's")
+}
+
+func (t transport) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "insecure"}
+}
+
+func (t transport) Clone() credentials.TransportCredentials { return t }
+
+func (t transport) OverrideServerName(string) error { return nil }
+
+// authInfo carries the connection to its calls.
+type authInfo struct{ conn *conn }
+
+func (authInfo) AuthType() string { return "insecure" }
+
+func connOf(ctx context.Context) (*conn, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(authInfo); ok {
+			return info.conn, nil
+		}
+	}
+	return nil, errors.New("a call without a connection")
+}
+
+// trackedConn tells when the library has closed the transport.
+type trackedConn struct {
+	net.Conn
+	conn *conn
+	once sync.Once
+}
+
+func (t *trackedConn) Close() error {
+	err := t.Conn.Close()
+	t.once.Do(t.conn.ended)
+	return err
+}

@@ -1,0 +1,29 @@
+// Package grpcapi is the gRPC front end for clients: requests in, Registry calls
+// out, pushes on the stream.
+//
+// # A connection
+//
+// A connection is the HTTP/2 transport. It gets its id when it is accepted, is
+// registered by the setup on its stream, and ends with the transport: then its
+// subscriptions go at once, and its instances after the registry's linger. A
+// connection that is silent is asked on the stream whether it is alive, and closed
+// if it does not answer. The server ends a connection by closing the transport,
+// never by an answer alone: some clients take a 301 for a sign of health.
+//
+// # Goroutines
+//
+//   - the acceptor, started by [Server.Start] (the library's own go with it).
+//   - per stream: the library's handler goroutine writes, a reader goroutine reads
+//     what the client sends. Both end with the stream; [Server.Close] waits.
+//   - per connection a timer of the runtime looks for silence; no goroutine waits.
+//
+// # Decisions
+//
+//   - Connections are tied to their transport by transport credentials, which see
+//     the net.Conn, may wrap it, and reach every call through its peer. A stats
+//     handler would see the transport too, but costs on every call and cannot
+//     close one.
+//   - One writer for each stream: whatever waits for a slow client waits there and
+//     nowhere else. A write that makes no progress for [writeStall] ends the
+//     connection.
+package grpcapi

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+// beats watches the heartbeats of instances that are registered over HTTP. A
+// heartbeat is no datum: it refreshes a time here. Only a change of health or a
+// removal becomes one.
+type beats struct {
+	router *consistency.Router
+	timers *timers
+	log    *slog.Logger
+	// floor is when this process last woke from a pause: silence before that says
+	// nothing about the clients.
+	floor atomic.Pointer[time.Time]
+
+	seed   maphash.Seed
+	shards [64]beatShard
+
+	mu         sync.Mutex
+	publishers map[string]int // number of services that each one beats in
+}
+
+type beatShard struct {
+	mu    sync.Mutex
+	byKey map[beatKey]*beat
+}
+
+type beatKey struct {
+	service   naming.ServiceKey
+	publisher string
+}
+
+// beat is one publisher's heartbeat in one service. Its mutex is held across the
+// decision to expire it and the change that follows, so that a heartbeat which is
+// answered with "known" is never followed by the removal that it came to prevent.
+type beat struct {
+	owner *beats
+	key   beatKey
+
+	mu    sync.Mutex
+	last  time.Time
+	armed time.Time // when the timers look at it next
+	gone  bool      // dropped from the map
+}
+
+func newBeats(router *consistency.Router, log *slog.Logger) *beats {
+	b := &beats{router: router, log: log, seed: maphash.MakeSeed(), publishers: make(map[string]int)}
+	for n := range b.shards {
+		b.shards[n].byKey = make(map[beatKey]*beat)
+	}
+	return b
+}
+
+func (b *beats) shard(k beatKey) *beatShard {
+	return &b.shards[maphash.Comparable(b.seed, k)%uint64(len(b.shards))]
+}
+
+// paused notes that this process did not run for a while.
+func (b *beats) paused(d time.Duration) {
+	now := time.Now()
+	b.floor.Store(&now)
+	b.log.Warn("this process was paused; instances get a full period before they expire", "paused", d)
+}
+
+// get returns the locked beat of a key, made if it is not there.
+func (b *beats) get(k beatKey) *beat {
+	for {
+		s := b.shard(k)
+		s.mu.Lock()
+		x := s.byKey[k]
+		if x == nil {
+			x = &beat{owner: b, key: k}
+			s.byKey[k] = x
+			b.count(k.publisher, 1)
+		}
+		s.mu.Unlock()
+		x.mu.Lock()
+		if !x.gone {
+			return x
+		}
+		x.mu.Unlock()
+	}
+}
+
+// forget drops the beat of an instance that was deregistered.
+func (b *beats) forget(k beatKey) {
+	s := b.shard(k)
+	s.mu.Lock()
+	x := s.byKey[k]
+	s.mu.Unlock()
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.gone && b.instance(k) == nil {
+		x.dropLocked()
+	}
+}
+
+// dropLocked takes the beat out of the map.
+func (x *beat) dropLocked() {
+	x.gone = true
+	s := x.owner.shard(x.key)
+	s.mu.Lock()
+	delete(s.byKey, x.key)
+	s.mu.Unlock()
+	x.owner.count(x.key.publisher, -1)
+}
+
+func (b *beats) count(publisher string, services int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := b.publishers[publisher] + services; n > 0 {
+		b.publishers[publisher] = n
+	} else {
+		delete(b.publishers, publisher)
+	}
+}
+
+// clients returns the number of publishers that beat.
+func (b *beats) clients() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.publishers)
+}
+
+// register publishes an instance that must beat from now on. An older beat of the
+// same key cannot expire in between.
+func (b *beats) register(ctx context.Context, k beatKey, i *naming.Instance) error {
+	x := b.get(k)
+	defer x.mu.Unlock()
+	err := b.router.Publish(ctx, true, consistency.Publication{Service: k.service, Publisher: k.publisher, Instances: []*naming.Instance{i}})
+	if err == nil {
+		x.last = time.Now()
+	}
+	x.armLocked(time.Now().Add(unhealthyAfter(i)))
+	return err
+}
+
+// armLocked plans a look at the beat, unless an earlier one is planned.
+func (x *beat) armLocked(at time.Time) {
+	if !x.armed.IsZero() && !x.armed.After(at) {
+		return
+	}
+	x.armed = at
+	x.owner.timers.at(at, &look{x, at})
+}
+
+// look is one planned look at a beat; it counts only while it is the one that the
+// beat is armed for.
+type look struct {
+	beat *beat
+	at   time.Time
+}
+
+func (l *look) due(now time.Time) { l.beat.due(now, l.at) }
+
+func unhealthyAfter(i *naming.Instance) time.Duration {
+	return max(i.BeatTimeout(), naming.MinBeatTime)
+}
+
+func deletedAfter(i *naming.Instance) time.Duration {
+	return max(i.DeleteTimeout(), naming.MinBeatTime)
+}
+
+// due expires what has been silent for too long.
+func (x *beat) due(now, at time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone || !x.armed.Equal(at) {
+		return
+	}
+	x.armed = time.Time{}
+	b := x.owner
+	i := b.instance(x.key)
+	if i == nil {
+		x.dropLocked()
+		return
+	}
+	since := x.last
+	if floor := b.floor.Load(); floor != nil && floor.After(since) {
+		since = *floor
+	}
+	silent := now.Sub(since)
+	effective := b.effective(x.key.service, i)
+	switch unhealthy, deleted := unhealthyAfter(effective), deletedAfter(effective); {
+	case !b.checked(x.key.service, effective):
+		x.armLocked(now.Add(unhealthy))
+	case silent >= deleted:
+		b.log.Debug("instance expired", "namespace", x.key.service.Namespace, "service", x.key.service.Grouped(), "instance", x.key.publisher)
+		b.change(b.router.Publish(context.Background(), true, consistency.Publication{Service: x.key.service, Publisher: x.key.publisher}))
+		x.armLocked(now.Add(tick)) // finds it gone, or registered anew
+	case silent >= unhealthy:
+		if i.Healthy {
+			b.change(b.setHealth(context.Background(), x.key, i, false))
+		}
+		x.armLocked(since.Add(deleted))
+	default:
+		x.armLocked(since.Add(unhealthy))
+	}
+}
+
+// change logs a change that failed: the store is closing.
+func (b *beats) change(err error) {
+	if err != nil {
+		b.log.Debug("expire instance", "err", err)
+	}
+}
+
+func (b *beats) setHealth(ctx context.Context, k beatKey, i *naming.Instance, healthy bool) error {
+	return b.router.Put(ctx, consistency.Datum{
+		Key:      consistency.Key{Service: k.service, Kind: consistency.KindInstance, Publisher: k.publisher, Instance: i.Key()},
+		Instance: i.With(func(c *naming.Instance) { c.Healthy = healthy }),
+	})
+}
+
+// instance returns what the publisher has in the service; nil for nothing.
+func (b *beats) instance(k beatKey) *naming.Instance {
+	if list := b.router.Store(true).Published(k.service, k.publisher); len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
+// effective returns the instance with an operator's override: its heartbeat times
+// count.
+func (b *beats) effective(svc naming.ServiceKey, i *naming.Instance) *naming.Instance {
+	if st, _ := b.router.Stat(svc); st.Overrides == 0 {
+		return i
+	}
+	if s, ok := b.router.Service(svc); ok {
+		if o := s.Overrides[i.Key()]; o != nil {
+			return o.Apply(i)
+		}
+	}
+	return i
+}
+
+func (b *beats) checked(svc naming.ServiceKey, i *naming.Instance) bool {
+	st, _ := b.router.Stat(svc)
+	return i.BeatsChecked() && (st.Settings == nil || st.Settings.Metadata[naming.MetaClientBeat] != "true")
+}
+
+// Beat takes a heartbeat of ip:port in a service. With full set, an instance that
+// is not registered is registered from it; without, the answer is not known.
+func (r *Registry) Beat(ctx context.Context, svc naming.ServiceKey, ip string, port int, full *naming.Instance) (naming.BeatAnswer, error) {
+	if err := naming.CheckKey(svc); err != nil {
+		return naming.BeatAnswer{}, err
+	}
+	if full != nil {
+		if err := naming.CheckInstance(full, r.cfg.MetadataLimit); err != nil {
+			return naming.BeatAnswer{}, err
+		}
+	}
+	key := beatKey{svc, naming.Address(ip, port)}
+	known, err := r.beats.refresh(ctx, key)
+	if err != nil {
+		return naming.BeatAnswer{}, err
+	}
+	if known == nil && full != nil {
+		if err := r.Register(ctx, svc, key.publisher, full); err != nil {
+			return naming.BeatAnswer{}, err
+		}
+		known = full
+	}
+	if known == nil {
+		return naming.BeatAnswer{Interval: r.beatInterval()}, nil
+	}
+	return naming.BeatAnswer{Known: true, Interval: r.beats.effective(svc, known).BeatInterval(r.beatInterval())}, nil
+}
+
+// refresh counts a heartbeat and heals the instance; nil if it is not registered.
+func (b *beats) refresh(ctx context.Context, k beatKey) (*naming.Instance, error) {
+	if b.instance(k) == nil {
+		return nil, nil
+	}
+	x := b.get(k)
+	defer x.mu.Unlock()
+	i := b.instance(k) // again: now it cannot expire
+	if i == nil {
+		x.dropLocked()
+		return nil, nil
+	}
+	x.last = time.Now()
+	x.armLocked(x.last.Add(unhealthyAfter(i)))
+	if i.Healthy {
+		return i, nil
+	}
+	return i, b.setHealth(ctx, k, i, true)
+}

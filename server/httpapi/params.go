@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"rollcall/naming"
+)
+
+// maxForm is the largest form body; of a larger one every parameter is lost, as
+// on real servers, so that a required one is then reported as missing.
+const maxForm = 2 << 20
+
+// params are the parameters of one request, by name. Values are as sent.
+type params map[string]string
+
+// parse merges the query and a form body; the first value of a name wins.
+func parse(r *http.Request) params {
+	p := make(params, 8)
+	p.add(r.URL.RawQuery)
+	if r.Body == nil || r.ContentLength == 0 {
+		return p
+	}
+	media, attributes, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return p
+	}
+	switch {
+	case media == "application/x-www-form-urlencoded":
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
+		if err == nil && len(body) <= maxForm {
+			p.add(string(body))
+		}
+	case media == "multipart/form-data" && r.Method == http.MethodPost && attributes["boundary"] != "":
+		r.Body = http.MaxBytesReader(nil, r.Body, maxForm)
+		if r.ParseMultipartForm(maxForm) == nil {
+			for k, v := range r.MultipartForm.Value {
+				if _, ok := p[k]; !ok && len(v) > 0 {
+					p[k] = v[0]
+				}
+			}
+		}
+	}
+	return p
+}
+
+// add reads pairs from a query or an urlencoded body. A pair with a malformed
+// escape is dropped, the others stay.
+func (p params) add(raw string) {
+	for raw != "" {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		k, v, _ := strings.Cut(pair, "=")
+		k, okKey := unescape(k)
+		v, okValue := unescape(v)
+		if !okKey || !okValue || k == "" {
+			continue
+		}
+		if _, ok := p[k]; !ok {
+			p[k] = v
+		}
+	}
+}
+
+func unescape(s string) (string, bool) {
+	if strings.IndexByte(s, '%') < 0 && strings.IndexByte(s, '+') < 0 {
+		return s, true
+	}
+	out, err := url.QueryUnescape(s)
+	return out, err == nil
+}
+
+// text returns a trimmed value, or def where it is missing or blank.
+func (p params) text(name, def string) string {
+	if v := strings.TrimSpace(p[name]); v != "" {
+		return v
+	}
+	return def
+}
+
+// required returns a trimmed value that must be there.
+func (p params) required(name string) (string, error) {
+	if v := strings.TrimSpace(p[name]); v != "" {
+		return v, nil
+	}
+	return "", missing(name)
+}
+
+func missing(name string) error {
+	return &naming.InvalidError{Fault: naming.FaultMissing, Field: name, Text: "Param '" + name + "' is required."}
+}
+
+// flag reads a boolean of v1: a few words are true, everything else is false.
+func (p params) flag(name string, def bool) bool {
+	switch strings.ToLower(p.text(name, "")) {
+	case "":
+		return def
+	case "true", "yes", "y", "on", "t":
+		return true
+	}
+	return false
+}
+
+// boolean reads a boolean of v2, which must be one.
+func (p params) boolean(name string, def bool) (bool, error) {
+	switch v := p.text(name, ""); strings.ToLower(v) {
+	case "":
+		return def, nil
+	case "true", "on", "yes", "1":
+		return true, nil
+	case "false", "off", "no", "0":
+		return false, nil
+	default:
+		return false, badValue(name, v, "true or false")
+	}
+}
+
+func badValue(name, value, rule string) error {
+	const limit = 64
+	if len(value) > limit {
+		value = strings.ToValidUTF8(value[:limit], "") + "..."
+	}
+	return &naming.InvalidError{Fault: naming.FaultValue, Field: name, Text: "Param '" + name + "' is illegal, '" + value + "' should be " + rule + "."}
+}
+
+// number reads a number; text gives the error for one that is none.
+func (p params) number(name string, def float64) (float64, error) {
+	v := p.text(name, "")
+	if v == "" {
+		return def, nil
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil {
+		return 0, badValue(name, v, "a number")
+	}
+	return f, nil
+}
+
+// integer reads an integer that must be one.
+func (p params) integer(name string, def int64) (int64, error) {
+	v := p.text(name, "")
+	if v == "" {
+		return def, nil
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return 0, badValue(name, v, "an integer")
+	}
+	return n, nil
+}

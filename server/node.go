@@ -1,0 +1,210 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"rollcall/consistency"
+	"rollcall/distro"
+	"rollcall/push"
+	"rollcall/raftstore"
+	"rollcall/server/grpcapi"
+	"rollcall/server/httpapi"
+)
+
+// Node is one node of the registry. Use [New].
+type Node struct {
+	cfg      Config
+	log      *slog.Logger
+	registry *Registry
+	http     net.Listener
+	grpc     net.Listener
+	parts    []part // in the order of their start
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// part is something that is started and closed.
+type part struct {
+	name  string
+	start func() error
+	close func() error
+}
+
+// New opens every listener and the data folder of a node. Nothing runs yet; Close
+// must be called also if Start never is. version is shown to operators.
+func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	cfg = cfg.withDerived()
+	if cfg.Node == "" {
+		if cfg.Node, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("node is empty and the host has no name: %w", err)
+		}
+	}
+	n = &Node{cfg: cfg, log: log.With("node", cfg.Node)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+			n = nil
+		}
+	}()
+
+	if n.http, err = listen(cfg.Bind, cfg.Port, "port"); err != nil {
+		return n, err
+	}
+	n.add("http listener", nil, closeListener(n.http))
+	socket, err := net.ListenPacket("udp", n.http.Addr().String())
+	if err != nil {
+		return n, fmt.Errorf("listen for UDP acknowledgements: %w", err)
+	}
+	n.add("udp socket", nil, func() error { return ignoreClosed(socket.Close()) })
+	if n.grpc, err = listen(cfg.Bind, cfg.GRPCPort, "grpc-port"); err != nil {
+		return n, err
+	}
+	n.add("grpc listener", nil, closeListener(n.grpc))
+
+	raftConfig := raftstore.DefaultConfig()
+	raftConfig.Dir = filepath.Join(cfg.DataDir, "raft")
+	raftConfig.Node = cfg.Node
+	raftConfig.Bind = net.JoinHostPort(cfg.Bind, strconv.Itoa(cfg.RaftPort))
+	raftConfig.Logger = n.log
+	if ip := net.ParseIP(cfg.Bind); ip.IsUnspecified() && cfg.RaftPort != 0 {
+		raftConfig.Advertise = net.JoinHostPort(n.IP(), strconv.Itoa(cfg.RaftPort))
+	}
+	persistent, err := raftstore.New(raftConfig)
+	if err != nil {
+		return n, err
+	}
+	n.add("raftstore", persistent.Start, persistent.Close)
+	ephemeral, err := distro.New(distro.Config{Node: cfg.Node})
+	if err != nil {
+		return n, err
+	}
+	n.add("distro", ephemeral.Start, ephemeral.Close)
+
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.registry = newRegistry(cfg, consistency.NewRouter(ephemeral, persistent), n.log.With("component", "registry"), metrics)
+	engine, err := push.New(cfg.Push, n.registry, metrics)
+	if err != nil {
+		return n, err
+	}
+	n.add("push", engine.Start, engine.Close)
+	n.add("registry", n.registry.start, n.registry.close)
+
+	clients := grpcapi.New(grpcapi.Config{
+		IP: n.IP(), Idle: cfg.Idle, Detect: cfg.Detect, SetupWait: cfg.SetupWait,
+		Workers: uint32(4 * runtime.GOMAXPROCS(0)),
+	}, n.grpc, n.registry, engine, n.log, metrics)
+	n.registry.notify = engine.Notify
+	n.registry.watched = engine.Watched
+	n.registry.subscriptions = engine.Subscriptions
+	n.registry.connections = clients.Connections
+	n.add("grpc", clients.Start, clients.Close)
+	web := httpapi.New(httpapi.Config{
+		ShutdownTimeout: cfg.ShutdownTimeout / 2,
+		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+		Version:         version,
+	}, n.http, socket, n.registry, engine, n.log)
+	n.add("http", web.Start, web.Close)
+	return n, nil
+}
+
+func (n *Node) add(name string, start, stop func() error) {
+	n.parts = append(n.parts, part{name, start, stop})
+}
+
+// Start starts every part in order. After an error, Close stops those that run.
+func (n *Node) Start() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.parts {
+		if p.start != nil {
+			if err := p.start(); err != nil {
+				return fmt.Errorf("start %s: %w", p.name, err)
+			}
+		}
+	}
+	n.log.Info("node started", "http", n.http.Addr().String(), "grpc", n.grpc.Addr().String(), "data", n.cfg.DataDir)
+	return nil
+}
+
+// Close stops every part, the last first, and returns all their errors.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	n.closed = true
+	var errs []error
+	for k := len(n.parts) - 1; k >= 0; k-- {
+		if err := n.parts[k].close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", n.parts[k].name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ready returns nil once the node serves, else the reason why not.
+func (n *Node) Ready() error { return n.registry.Ready() }
+
+// HTTPAddr is where the node listens for HTTP and, over UDP, for acknowledgements.
+func (n *Node) HTTPAddr() string { return n.http.Addr().String() }
+
+// GRPCAddr is where the node listens for gRPC clients.
+func (n *Node) GRPCAddr() string { return n.grpc.Addr().String() }
+
+// IP is the node's own address, as it tells it to clients: the advertised one, the
+// one it is bound to, or the first of the host.
+func (n *Node) IP() string {
+	if n.cfg.Advertise != "" {
+		return n.cfg.Advertise
+	}
+	if !net.ParseIP(n.cfg.Bind).IsUnspecified() {
+		return n.cfg.Bind
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err == nil {
+		for _, a := range addresses {
+			if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+				return ip.IP.String()
+			}
+		}
+	}
+	return "127.0.0.1"
+}
+
+func listen(bind string, port int, name string) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(bind, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s %d: %w; choose another --%s", name, port, err, name)
+	}
+	return l, nil
+}
+
+func closeListener(l net.Listener) func() error {
+	return func() error { return ignoreClosed(l.Close()) }
+}
+
+// ignoreClosed passes over what a part has closed already.
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+// ChangeInstance lays an override over a published instance. It survives
+// re-registration, and ends with an explicit deregistration or some time after
+// the instance has gone.
+func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k naming.InstanceKey, c naming.Change) error {
+	if err := naming.CheckKey(svc); err != nil {
+		return err
+	}
+	if c.Weight != nil {
+		if err := naming.CheckWeight(*c.Weight); err != nil {
+			return err
+		}
+	}
+	if err := naming.CheckMetadata(c.Metadata, r.cfg.MetadataLimit); err != nil {
+		return err
+	}
+	s, ok := r.Service(svc)
+	if !ok {
+		return &naming.InvalidError{
+			Fault: naming.FaultServiceUnknown, Field: "serviceName",
+			Text: fmt.Sprintf("service not found, namespace: %s, service: Service{namespace='%s', group='%s', name='%s', ephemeral=true, revision=0}", svc.Namespace, svc.Namespace, svc.Group, svc.Name),
+		}
+	}
+	if s.Find(k) == nil {
+		return &naming.InvalidError{
+			Fault: naming.FaultInstanceUnknown, Field: "ip",
+			Text: fmt.Sprintf("instance not found: %s in cluster %s of service %s; register it first", k.Address(), k.Cluster, svc.Grouped()),
+		}
+	}
+	return r.putOverride(ctx, &s, k, func(o *naming.Override) {
+		if c.Weight != nil {
+			o.Weight = *c.Weight
+		}
+		if c.Enabled != nil {
+			o.Enabled = *c.Enabled
+		}
+		if c.Metadata != nil {
+			o.Metadata = c.Metadata
+		}
+	})
+}
+
+// putOverride changes the override of an instance that exists; one that has none
+// starts from what is published.
+func (r *Registry) putOverride(ctx context.Context, s *naming.Service, k naming.InstanceKey, change func(*naming.Override)) error {
+	i := s.Find(k)
+	o := naming.Override{Weight: i.Weight, Enabled: i.Enabled}
+	if had := s.Overrides[k]; had != nil {
+		o = *had
+	}
+	change(&o)
+	return r.router.Put(ctx, consistency.Datum{
+		Key:      consistency.Key{Service: s.Key, Kind: consistency.KindOverride, Instance: k},
+		Override: &o,
+	})
+}
+
+// ChangeMetadata sets and removes entries of the overrides of several instances;
+// keys nil means all instances of the service. It returns the effective instances
+// that were changed; ones that do not exist are left out.
+func (r *Registry) ChangeMetadata(ctx context.Context, svc naming.ServiceKey, keys []naming.InstanceKey, set map[string]string, remove []string) ([]*naming.Instance, error) {
+	if err := naming.CheckKey(svc); err != nil {
+		return nil, err
+	}
+	if err := naming.CheckMetadata(set, r.cfg.MetadataLimit); err != nil {
+		return nil, err
+	}
+	s, _ := r.router.Service(svc)
+	if keys == nil {
+		for _, i := range s.Instances {
+			keys = append(keys, i.Key())
+		}
+	}
+	var changed []*naming.Instance
+	for _, k := range keys {
+		i := s.Find(k)
+		if i == nil {
+			continue
+		}
+		err := r.putOverride(ctx, &s, k, func(o *naming.Override) {
+			merged := make(map[string]string, len(o.Metadata)+len(set))
+			maps.Copy(merged, o.Metadata)
+			maps.Copy(merged, set)
+			for _, key := range remove {
+				delete(merged, key)
+			}
+			o.Metadata = merged
+		})
+		if err != nil {
+			return changed, err
+		}
+		changed = append(changed, i)
+	}
+	return changed, nil
+}

@@ -1,0 +1,291 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+// Registry is what the front ends call: one method for each thing that a client
+// or an operator can want. Errors are *naming.InvalidError for a request that is
+// wrong, and those of package consistency for one that cannot be served now. Safe
+// for concurrent use.
+type Registry struct {
+	cfg    Config
+	router *consistency.Router
+	log    *slog.Logger
+	views  *views
+	beats  *beats
+	timers *timers
+	empty  emptyServices
+	absent absentOverrides
+	// hooks are what the registry needs of the push engine and of the gRPC front
+	// end; node.go sets them before Start.
+	notify        func(naming.ServiceKey)
+	watched       func(naming.ServiceKey) bool
+	subscriptions func() int
+	connections   func() int
+
+	switches atomic.Pointer[naming.Switches] // nil: never changed
+
+	ids     atomic.Uint64 // of the snowflake generator
+	cleanCh chan func(context.Context)
+	done    chan struct{}
+	wg      sync.WaitGroup
+}
+
+func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg prometheus.Registerer) *Registry {
+	r := &Registry{
+		cfg: cfg, router: router, log: log,
+		notify: func(naming.ServiceKey) {}, watched: func(naming.ServiceKey) bool { return false },
+		subscriptions: func() int { return 0 }, connections: func() int { return 0 },
+		cleanCh: make(chan func(context.Context), cleanQueue),
+		done:    make(chan struct{}),
+	}
+	r.ids.Store(uint64(time.Now().UnixMilli()) << 12)
+	r.empty.since = make(map[naming.ServiceKey]time.Time)
+	r.absent.since = make(map[overrideKey]time.Time)
+	r.absent.planned = make(map[naming.ServiceKey]struct{})
+	r.views = newViews(router.Service, func(k naming.ServiceKey) bool { return r.watched(k) }, cfg.CacheTime.Milliseconds())
+	r.beats = newBeats(router, log)
+	r.timers = newTimers(r.beats.paused)
+	r.beats.timers = r.timers
+	router.Listen(r.changed)
+	gauge := func(name, help string, of func(naming.Counts) int) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of(r.Counts())) }))
+	}
+	gauge("rollcall_services", "Services, empty ones included.", func(c naming.Counts) int { return c.Services })
+	gauge("rollcall_instances", "Published instances.", func(c naming.Counts) int { return c.Instances })
+	gauge("rollcall_subscriptions", "Subscriptions of clients.", func(c naming.Counts) int { return c.Subscriptions })
+	return r
+}
+
+// start begins to expire and to clean.
+func (r *Registry) start() error {
+	for _, k := range r.router.Services("") { // what the disk brought
+		r.settle(k)
+	}
+	r.wg.Go(func() { r.timers.run(r.done) })
+	r.wg.Go(r.clean)
+	return nil
+}
+
+func (r *Registry) close() error {
+	close(r.done)
+	r.wg.Wait()
+	return nil
+}
+
+// changed hears of every change, after it.
+func (r *Registry) changed(c consistency.ServiceChanged) {
+	r.views.changed(c.Service)
+	r.settle(c.Service)
+	r.notify(c.Service)
+}
+
+// Idle tells that nobody subscribes to the service any more; see push.Source.
+func (r *Registry) Idle(k naming.ServiceKey) {
+	if st, _ := r.router.Stat(k); !st.Exists {
+		r.views.drop(k)
+	}
+}
+
+// Ready returns nil once the node may serve, else the reason why not.
+func (r *Registry) Ready() error { return r.router.Ready() }
+
+// Register makes instances all that a publisher has in a service; several are a
+// batch. They must be of one kind. For a publisher that is an ip:port, ephemeral
+// instances must beat from now on.
+func (r *Registry) Register(ctx context.Context, svc naming.ServiceKey, publisher string, instances ...*naming.Instance) error {
+	if len(instances) == 0 {
+		return errors.New("register without an instance")
+	}
+	batch := len(instances) > 1
+	return r.publish(ctx, svc, publisher, instances[0].Ephemeral, batch, instances)
+}
+
+// RegisterBatch is Register for ephemeral instances, of which there may be none.
+func (r *Registry) RegisterBatch(ctx context.Context, svc naming.ServiceKey, publisher string, instances []*naming.Instance) error {
+	return r.publish(ctx, svc, publisher, true, true, instances)
+}
+
+func (r *Registry) publish(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral, batch bool, instances []*naming.Instance) error {
+	if err := naming.CheckKey(svc); err != nil {
+		return err
+	}
+	published := make([]*naming.Instance, len(instances))
+	for n, i := range instances {
+		if err := naming.CheckInstance(i, r.cfg.MetadataLimit); err != nil {
+			if batch {
+				return elementError(n, err)
+			}
+			return err
+		}
+		published[n] = r.identified(svc, i)
+	}
+	if err := r.checkKind(svc, ephemeral, batch); err != nil {
+		return err
+	}
+	if ephemeral && !batch && publisher == published[0].Key().Address() {
+		return r.beats.register(ctx, beatKey{svc, publisher}, published[0])
+	}
+	return r.router.Publish(ctx, ephemeral, consistency.Publication{Service: svc, Publisher: publisher, Instances: published})
+}
+
+// elementError names the element of a batch that was refused.
+func elementError(n int, err error) error {
+	var invalid *naming.InvalidError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	return &naming.InvalidError{Fault: invalid.Fault, Field: invalid.Field, Text: fmt.Sprintf("%s (instances[%d])", invalid.Text, n)}
+}
+
+// identified gives an instance that asks for one a generated id.
+func (r *Registry) identified(svc naming.ServiceKey, i *naming.Instance) *naming.Instance {
+	if i.ID != "" || i.Metadata[naming.MetaIDGenerator] != "snowflake" {
+		return i
+	}
+	id := strconv.FormatUint(r.ids.Add(1), 10)
+	return i.With(func(c *naming.Instance) { c.ID = id + "#" + i.Cluster + "#" + svc.Grouped() })
+}
+
+// checkKind refuses instances of a kind that the service does not take.
+func (r *Registry) checkKind(svc naming.ServiceKey, ephemeral, batch bool) error {
+	_, kind := r.router.Stat(svc)
+	if kind == naming.KindNone || kind == naming.KindOf(ephemeral) {
+		return nil
+	}
+	has, wants := "persistent", "ephemeral"
+	if !ephemeral {
+		has, wants = wants, has
+	}
+	verb := "register"
+	if batch {
+		verb = "batch register"
+	}
+	return &naming.InvalidError{Fault: naming.FaultKind, Field: "ephemeral", Text: fmt.Sprintf("Current service %s is %s service, can't %s %s instance.", svc.Grouped(), has, verb, wants)}
+}
+
+// Deregister withdraws what a publisher has in a service. Of a batch only the
+// member at ip:port goes; a single instance goes whatever its address. Nothing
+// there is no error.
+func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error {
+	if err := naming.CheckKey(svc); err != nil {
+		return err
+	}
+	var kept, gone []*naming.Instance
+	published := r.router.Store(ephemeral).Published(svc, publisher)
+	for _, i := range published {
+		if len(published) > 1 && (i.IP != ip || i.Port != port) {
+			kept = append(kept, i)
+		} else {
+			gone = append(gone, i)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := r.router.Publish(ctx, ephemeral, consistency.Publication{Service: svc, Publisher: publisher, Instances: kept}); err != nil {
+		return err
+	}
+	r.beats.forget(beatKey{svc, publisher})
+	if !r.cfg.KeepOverrides {
+		r.dropOverrides(ctx, svc, gone)
+	}
+	return nil
+}
+
+// dropOverrides removes the overrides of instances that were deregistered on
+// purpose: a new process on the old address must not inherit them. Where that
+// cannot be written now they expire by themselves.
+func (r *Registry) dropOverrides(ctx context.Context, svc naming.ServiceKey, gone []*naming.Instance) {
+	if st, _ := r.router.Stat(svc); st.Overrides == 0 {
+		return
+	}
+	s, _ := r.router.Service(svc)
+	for _, i := range gone {
+		if s.Overrides[i.Key()] == nil || s.Find(i.Key()) != nil { // another publisher has it still
+			continue
+		}
+		key := consistency.Key{Service: svc, Kind: consistency.KindOverride, Instance: i.Key()}
+		if err := r.router.DeletePersistent(ctx, key); err != nil {
+			r.log.Warn("override stays until it expires", "service", svc.String(), "instance", i.Key().Address(), "err", err)
+		}
+	}
+}
+
+// ConnectionLost removes what a publisher had in the services, after the linger:
+// a client that reconnects registers anew within that time, and subscribers see
+// nothing. It does not block.
+func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey) {
+	if len(services) == 0 {
+		return
+	}
+	r.timers.at(time.Now().Add(r.cfg.Linger), taskFunc(func(time.Time) {
+		for _, svc := range services {
+			err := r.router.Publish(context.Background(), true, consistency.Publication{Service: svc, Publisher: publisher})
+			if err != nil {
+				r.log.Debug("remove after lost connection", "conn", publisher, "service", svc.String(), "err", err)
+			}
+		}
+	}))
+}
+
+// ServiceInfo returns what a client sees of a service through a filter; an
+// unknown service has no hosts. It implements push.Source.
+func (r *Registry) ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.ServiceInfo {
+	return r.views.get(svc, f)
+}
+
+// Service returns a service with everything that is known of it.
+func (r *Registry) Service(svc naming.ServiceKey) (naming.Service, bool) {
+	s, ok := r.router.Service(svc)
+	return s, ok || r.empty.has(svc)
+}
+
+// Instance returns one instance as operators see it. Without one of that cluster,
+// ip and port the error is of FaultInstanceUnknown.
+func (r *Registry) Instance(svc naming.ServiceKey, k naming.InstanceKey) (*naming.Instance, error) {
+	if err := naming.CheckKey(svc); err != nil {
+		return nil, err
+	}
+	s, _ := r.router.Service(svc)
+	if i := s.Find(k); i != nil {
+		return i, nil
+	}
+	text := "no matched ip found!"
+	if len(s.Instances) == 0 {
+		text = "no ips found for cluster " + k.Cluster + " in service " + svc.Grouped()
+	}
+	return nil, &naming.InvalidError{Fault: naming.FaultInstanceUnknown, Field: "ip", Text: text}
+}
+
+// Counts returns numbers for operators; it looks at every service.
+func (r *Registry) Counts() naming.Counts {
+	c := naming.Counts{EphemeralPublishers: r.beats.clients(), Connections: r.connections(), Subscriptions: r.subscriptions()}
+	publishers := make(map[string]struct{})
+	for _, k := range r.serviceKeys("") {
+		st, kind := r.router.Stat(k)
+		c.Services++
+		c.Instances += st.Instances
+		if kind == naming.KindPersistent && st.Instances > 0 {
+			s, _ := r.router.Service(k)
+			for _, i := range s.Instances {
+				publishers[i.Key().Address()] = struct{}{}
+			}
+		}
+	}
+	c.PersistentPublishers = len(publishers)
+	return c
+}
