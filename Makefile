@@ -88,8 +88,8 @@ race: ## the same under the race detector, the processes that integration starts
 	cd integration && ROLLCALL_RACE=1 CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
 
 .PHONY: test-cluster
-test-cluster: build ## tests that start, kill and restart real processes
-	cd integration && ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) -tags cluster -run '^TestCluster' ./...
+test-cluster: build ## the tests that kill and restart nodes, against the static binary
+	cd integration && ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) -tags cluster -run 'TestCluster|Kill|Restart' ./...
 
 .PHONY: test-compose
 test-compose: build ## the image and the compose file, driven from outside (needs a container engine)

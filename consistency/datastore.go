@@ -1,6 +1,7 @@
 package consistency
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -211,12 +212,7 @@ func (d *DataStore) Service(k naming.ServiceKey) (naming.Service, bool) {
 		rows = append(rows, records...)
 	}
 	out := naming.Service{Key: k, Settings: s.settings}
-	if len(s.overrides) > 0 {
-		out.Overrides = make(map[naming.InstanceKey]*naming.Override, len(s.overrides))
-		for key, o := range s.overrides {
-			out.Overrides[key] = o
-		}
-	}
+	out.Overrides = maps.Clone(s.overrides)
 	d.mu.RUnlock()
 
 	slices.SortFunc(rows, func(a, b record) int { // newest first within a row

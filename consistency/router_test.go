@@ -21,7 +21,9 @@ func newRouted() routed {
 	return routed{consistency.NewRouter(e, p), e, p}
 }
 
-var routedKey = naming.ServiceKey{Namespace: "public", Group: "g", Name: "s"}
+func routedKey() naming.ServiceKey {
+	return naming.ServiceKey{Namespace: "public", Group: "g", Name: "s"}
+}
 
 func instance(ip string, ephemeral bool, weight float64) *naming.Instance {
 	i := naming.NewInstance(ip, 80)
@@ -32,13 +34,13 @@ func instance(ip string, ephemeral bool, weight float64) *naming.Instance {
 func (r routed) publish(t *testing.T, publisher string, i *naming.Instance) {
 	t.Helper()
 	require.NoError(t, r.Publish(t.Context(), i.Ephemeral, consistency.Publication{
-		Service: routedKey, Publisher: publisher, Instances: []*naming.Instance{i},
+		Service: routedKey(), Publisher: publisher, Instances: []*naming.Instance{i},
 	}))
 }
 
 func settingsDatum(kind naming.Kind) consistency.Datum {
 	return consistency.Datum{
-		Key:      consistency.Key{Service: routedKey, Kind: consistency.KindSettings},
+		Key:      consistency.Key{Service: routedKey(), Kind: consistency.KindSettings},
 		Settings: &naming.Settings{Kind: kind},
 	}
 }
@@ -54,7 +56,7 @@ func TestRouter_WritesGoToTheStoreOfTheirKind(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{r.ephemeral.Writes(), r.persistent.Writes()})
 
 	i := instance("10.0.0.3", true, 1)
-	k := consistency.Key{Service: routedKey, Kind: consistency.KindInstance, Publisher: "q", Instance: i.Key()}
+	k := consistency.Key{Service: routedKey(), Kind: consistency.KindInstance, Publisher: "q", Instance: i.Key()}
 	require.NoError(t, r.Put(t.Context(), consistency.Datum{Key: k, Instance: i}))
 	require.Equal(t, []int{2, 1}, []int{r.ephemeral.Writes(), r.persistent.Writes()})
 	require.NoError(t, r.Put(t.Context(), settingsDatum(naming.KindEphemeral)))
@@ -72,16 +74,16 @@ func TestRouter_WritesGoToTheStoreOfTheirKind(t *testing.T) {
 
 func TestRouter_ServiceJoinsBothStores(t *testing.T) {
 	r := newRouted()
-	_, ok := r.Service(routedKey)
+	_, ok := r.Service(routedKey())
 	require.False(t, ok)
 
 	r.publish(t, "c", instance("10.0.0.2", true, 1))
-	s, ok := r.Service(routedKey)
+	s, ok := r.Service(routedKey())
 	require.True(t, ok)
 	require.Len(t, s.Instances, 1)
 
 	require.NoError(t, r.Put(t.Context(), settingsDatum(naming.KindEphemeral)))
-	s, ok = r.Service(routedKey)
+	s, ok = r.Service(routedKey())
 	require.True(t, ok)
 	require.Len(t, s.Instances, 1, "settings from one store, instances from the other")
 	require.NotNil(t, s.Settings)
@@ -89,7 +91,7 @@ func TestRouter_ServiceJoinsBothStores(t *testing.T) {
 	r.publish(t, "p", instance("10.0.0.1", false, 1))
 	r.publish(t, "q", instance("10.0.0.2", false, 9))
 	r.publish(t, "d", instance("10.0.0.3", true, 1))
-	s, ok = r.Service(routedKey)
+	s, ok = r.Service(routedKey())
 	require.True(t, ok)
 	var shown []string
 	for _, i := range s.Instances {
@@ -101,7 +103,7 @@ func TestRouter_ServiceJoinsBothStores(t *testing.T) {
 
 	empty := newRouted()
 	empty.publish(t, "p", instance("10.0.0.1", false, 1))
-	s, ok = empty.Service(routedKey)
+	s, ok = empty.Service(routedKey())
 	require.True(t, ok)
 	require.Len(t, s.Instances, 1)
 }
@@ -110,7 +112,7 @@ func TestRouter_StatTellsTheKind(t *testing.T) {
 	r := newRouted()
 	check := func(want naming.Kind, stat consistency.Stat) {
 		t.Helper()
-		st, kind := r.Stat(routedKey)
+		st, kind := r.Stat(routedKey())
 		require.Equal(t, want, kind)
 		st.Settings = nil
 		require.Equal(t, stat, st)

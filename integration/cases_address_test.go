@@ -67,7 +67,7 @@ func TestC027_BrokenDottedQuad(t *testing.T) {
 		t.Parallel()
 		eachWay(t, func(t *testing.T, n *Node, w way) {
 			s := newNamespace(t)
-			for _, ip := range []any{"", " ", "10.0. 0.1", "10.0.0.1 ", "中", repeated(129), nil} {
+			for _, ip := range []any{"", " ", "127.0. 0.1", "127.0.0.1 ", "中", repeated(129), nil} {
 				w.send(t, n, s, Instance("", 8080).With(Fields{"ip": ip})).refused(t)
 			}
 			requireNothing(t, n, s)

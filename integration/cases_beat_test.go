@@ -13,9 +13,8 @@ import (
 //
 // Left: C099 (several nodes).
 
-// beating sends a beat every interval until the test or the returned function
-// ends it.
-func beating(t *testing.T, n *Node, interval time.Duration, p Params) (stop func()) {
+// beating sends a beat every interval until the test ends.
+func beating(t *testing.T, n *Node, interval time.Duration, p Params) {
 	t.Helper()
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -31,16 +30,10 @@ func beating(t *testing.T, n *Node, interval time.Duration, p Params) (stop func
 			}
 		}
 	}()
-	stopped := false
-	stop = func() {
-		if !stopped {
-			stopped = true
-			close(done)
-			<-ended
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	t.Cleanup(func() {
+		close(done)
+		<-ended
+	})
 }
 
 func TestC089_BeatNamingAnotherService(t *testing.T) {

@@ -31,13 +31,13 @@ func unhealthyPair(t *testing.T, n *Node, s Service) {
 	}
 }
 
-// requireHealth requires the health of every host in a list and its protection
+// requireHealth requires that every host in a list is healthy, and its protection
 // flag.
-func requireHealth(t *testing.T, info ServiceInfo, healthy, protected bool, addrs ...string) {
+func requireHealth(t *testing.T, info ServiceInfo, protected bool, addrs ...string) {
 	t.Helper()
 	require.ElementsMatch(t, addrs, info.Addrs())
 	for _, h := range info.Hosts {
-		require.Equal(t, healthy, h.Healthy, h.Addr())
+		require.True(t, h.Healthy, h.Addr())
 	}
 	require.Equal(t, protected, info.Protected)
 }
@@ -52,14 +52,14 @@ func TestC041_AllUnhealthyDefaultThreshold(t *testing.T) {
 	both := []string{"10.0.0.1:1", "10.0.0.1:2"}
 
 	only := Params{"healthyOnly": "true"}
-	requireHealth(t, list(t, n, s.Params()), true, true, both...)
-	requireHealth(t, list(t, n, s.Params().With(only)), true, true, both...)
-	requireHealth(t, listV2(t, n, s.Params()), true, true, both...)
-	requireHealth(t, listV2(t, n, s.Params().With(only)), true, true, both...)
+	requireHealth(t, list(t, n, s.Params()), true, both...)
+	requireHealth(t, list(t, n, s.Params().With(only)), true, both...)
+	requireHealth(t, listV2(t, n, s.Params()), true, both...)
+	requireHealth(t, listV2(t, n, s.Params().With(only)), true, both...)
 	c := Connect(t, n.GRPCAddr())
-	requireHealth(t, c.List(t, s, "", false), true, true, both...)
-	requireHealth(t, c.List(t, s, "", true), true, true, both...)
-	requireHealth(t, c.Subscribe(t, s, ""), true, true, both...)
+	requireHealth(t, c.List(t, s, "", false), true, both...)
+	requireHealth(t, c.List(t, s, "", true), true, both...)
+	requireHealth(t, c.Subscribe(t, s, ""), true, both...)
 	sub.PushUntil(t, soon, func(info ServiceInfo) bool {
 		return info.Protected && len(info.Hosts) == 2 && info.Hosts[0].Healthy && info.Hosts[1].Healthy
 	})
@@ -78,7 +78,7 @@ func TestC041_AllUnhealthyDefaultThreshold(t *testing.T) {
 func TestC043_NegativeThreshold(t *testing.T) {
 	t.Parallel()
 	n := sharedNode(t)
-	// Only the compatible half: a negative threshold counts as 0.
+	// The compatible half: a negative threshold counts as 0.
 	for _, threshold := range []string{"-1", "-0.5", "0"} {
 		t.Run(threshold, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +87,7 @@ func TestC043_NegativeThreshold(t *testing.T) {
 			for _, port := range []string{"1", "2"} {
 				register(t, n, s.at("10.0.0.1", port).With(Params{"healthy": "false"}))
 			}
-			requireHealth(t, list(t, n, s.Params()), true, true, "10.0.0.1:1", "10.0.0.1:2")
+			requireHealth(t, list(t, n, s.Params()), true, "10.0.0.1:1", "10.0.0.1:2")
 			register(t, n, s.at("10.0.0.1", 3))
 			info := list(t, n, s.Params())
 			require.False(t, info.Protected)
@@ -95,6 +95,29 @@ func TestC043_NegativeThreshold(t *testing.T) {
 			require.False(t, h.Healthy)
 		})
 	}
+	// And a switch of the service, in its metadata, that turns protection off.
+	t.Run("switched off", func(t *testing.T) {
+		t.Parallel()
+		s := newService(t)
+		off := metadataJSON(t, "rollcall.protection", "off")
+		createService(t, n, s, Params{"protectThreshold": "1", "metadata": off})
+		for _, port := range []string{"1", "2"} {
+			register(t, n, s.at("10.0.0.1", port).With(Params{"healthy": "false"}))
+		}
+		for _, info := range lists(t, n, s, "", false) {
+			require.Len(t, info.Hosts, 2)
+			require.False(t, info.Protected)
+			for _, h := range info.Hosts {
+				require.False(t, h.Healthy)
+			}
+		}
+		for _, info := range lists(t, n, s, "", true) {
+			require.Empty(t, info.Hosts)
+		}
+		// And on again.
+		requireOK(t, n.Do(t, http.MethodPut, v1Service, s.Params().With(Params{"protectThreshold": "0"})))
+		requireHealth(t, list(t, n, s.Params()), true, "10.0.0.1:1", "10.0.0.1:2")
+	})
 }
 
 func TestC045_ThresholdOnTheSelectedSet(t *testing.T) {
@@ -115,7 +138,7 @@ func TestC045_ThresholdOnTheSelectedSet(t *testing.T) {
 	c := Connect(t, n.GRPCAddr())
 	check := func(both ServiceInfo) { // 1/2 <= 0.7
 		t.Helper()
-		requireHealth(t, both, true, true, "10.0.0.1:1", "10.0.0.1:2")
+		requireHealth(t, both, true, "10.0.0.1:1", "10.0.0.1:2")
 	}
 	check(list(t, n, s.Params().With(Params{"clusters": "zoneZ"})))
 	check(listV2(t, n, s.Params().With(Params{"clusterName": "zoneZ"})))
@@ -132,7 +155,7 @@ func TestC045_ThresholdOnTheSelectedSet(t *testing.T) {
 	// A disabled host belongs to neither number: 1/1.
 	update(t, n, s.at("10.0.0.1", 2).With(Params{"clusterName": "zoneZ", "enabled": "false"}))
 	info := list(t, n, s.Params().With(Params{"clusters": "zoneZ"}))
-	requireHealth(t, info, true, false, "10.0.0.1:1")
+	requireHealth(t, info, false, "10.0.0.1:1")
 	pushed := sub.PushUntil(t, soon, has("10.0.0.1:1"))
 	require.False(t, pushed.Protected)
 }
@@ -229,7 +252,7 @@ func TestC051_DisabledInstance(t *testing.T) {
 
 	// Registered as disabled.
 	hidden := newService(t)
-	for _, w := range ways() {
+	for _, w := range waysOf(t, n) {
 		if w.persistent || w.name == "beat" { // a beat has no such field
 			continue
 		}
@@ -250,7 +273,7 @@ func TestC053_ResponseAlwaysHasHosts(t *testing.T) {
 	}
 	register(t, n, s.at("10.0.0.1", 8080).With(Params{"healthy": "false"}))
 	for _, isCheck := range []string{"true", "false"} {
-		requireHealth(t, list(t, n, s.Params().With(Params{"isCheck": isCheck})), true, true, "10.0.0.1:8080")
+		requireHealth(t, list(t, n, s.Params().With(Params{"isCheck": isCheck})), true, "10.0.0.1:8080")
 	}
 	unknown := newService(t)
 	for _, p := range []Params{nil, {"isCheck": "true"}, {"clusters": "c9"}, {"healthyOnly": "true"}, {"groupName": "g9"}} {

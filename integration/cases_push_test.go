@@ -17,7 +17,7 @@ import (
 func TestC111_SubscribeBeforeTheServiceExists(t *testing.T) {
 	t.Parallel()
 	n := sharedNode(t)
-	for _, w := range ways() {
+	for _, w := range waysOf(t, n) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			s := newNamespace(t)
@@ -147,7 +147,7 @@ func TestC119_OldPushMustNotOverwriteNew(t *testing.T) {
 		require.NoError(t, <-done)
 		for _, info := range slow.Collect(t, secs(3)) {
 			require.Greater(t, info.LastRefTime, ref)
-			require.InDelta(t, last, info.Hosts[0].Weight, 0)
+			require.InDelta(t, last, onlyHost(t, info).Weight, 0)
 		}
 		require.Greater(t, slow.List(t, s, "", false).LastRefTime, first.LastRefTime)
 	})
@@ -176,7 +176,7 @@ func TestC119_OldPushMustNotOverwriteNew(t *testing.T) {
 				break
 			}
 			require.GreaterOrEqual(t, d.Info.LastRefTime, ref)
-			require.InDelta(t, last, d.Info.Hosts[0].Weight, 0)
+			require.InDelta(t, last, onlyHost(t, d.Info).Weight, 0)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -29,12 +30,8 @@ type Fields map[string]any
 // With returns a copy with more fields; names given twice take the later value.
 func (f Fields) With(more Fields) Fields {
 	all := Fields{}
-	for k, v := range f {
-		all[k] = v
-	}
-	for k, v := range more {
-		all[k] = v
-	}
+	maps.Copy(all, f)
+	maps.Copy(all, more)
 	return all
 }
 
@@ -215,21 +212,21 @@ type Reply struct {
 }
 
 // OK requires a success.
-func (r Reply) OK(t testing.TB) Reply {
-	t.Helper()
-	require.Equal(t, 200, r.ResultCode, "%s %s", r.Type, r.Body)
-	require.Zero(t, r.ErrorCode, "%s %s", r.Type, r.Body)
-	require.True(t, r.Success, "%s %s", r.Type, r.Body)
+func (r Reply) OK(tb testing.TB) Reply {
+	tb.Helper()
+	require.Equal(tb, 200, r.ResultCode, "%s %s", r.Type, r.Body)
+	require.Zero(tb, r.ErrorCode, "%s %s", r.Type, r.Body)
+	require.True(tb, r.Success, "%s %s", r.Type, r.Body)
 	return r
 }
 
 // Refused requires a failure with the error code.
-func (r Reply) Refused(t testing.TB, errorCode int) Reply {
-	t.Helper()
-	require.NotEqual(t, 200, r.ResultCode, "%s %s", r.Type, r.Body)
-	require.Equal(t, errorCode, r.ErrorCode, "%s %s", r.Type, r.Body)
-	require.False(t, r.Success, "%s %s", r.Type, r.Body)
-	require.Contains(t, r.Raw, "success", "%s %s", r.Type, r.Body)
+func (r Reply) Refused(tb testing.TB, errorCode int) Reply {
+	tb.Helper()
+	require.NotEqual(tb, 200, r.ResultCode, "%s %s", r.Type, r.Body)
+	require.Equal(tb, errorCode, r.ErrorCode, "%s %s", r.Type, r.Body)
+	require.False(tb, r.Success, "%s %s", r.Type, r.Body)
+	require.Contains(tb, r.Raw, "success", "%s %s", r.Type, r.Body)
 	return r
 }
 
@@ -243,13 +240,13 @@ type Message struct {
 }
 
 // Info decodes the list that a push carries.
-func (m Message) Info(t testing.TB) ServiceInfo {
-	t.Helper()
+func (m Message) Info(tb testing.TB) ServiceInfo {
+	tb.Helper()
 	var body struct {
 		ServiceInfo *ServiceInfo `json:"serviceInfo"`
 	}
-	require.NoError(t, json.Unmarshal(m.Body, &body), "%s", m.Body)
-	require.NotNil(t, body.ServiceInfo, "%s", m.Body)
+	require.NoError(tb, json.Unmarshal(m.Body, &body), "%s", m.Body)
+	require.NotNil(tb, body.ServiceInfo, "%s", m.Body)
 	return *body.ServiceInfo
 }
 
@@ -307,11 +304,11 @@ type Conn struct {
 }
 
 // Dial opens a transport and sends nothing.
-func Dial(t testing.TB, addr string, options ...GRPCOption) *Conn {
-	t.Helper()
+func Dial(tb testing.TB, addr string, options ...GRPCOption) *Conn {
+	tb.Helper()
 	c, err := TryDial(addr, options...)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	require.NoError(tb, err)
+	tb.Cleanup(c.Close)
 	return c
 }
 
@@ -347,11 +344,11 @@ func TryDial(addr string, options ...GRPCOption) (*Conn, error) {
 
 // Connect does what an SDK does at its start: server check, stream, setup, and
 // waiting until the server knows the connection.
-func Connect(t testing.TB, addr string, options ...GRPCOption) *Conn {
-	t.Helper()
+func Connect(tb testing.TB, addr string, options ...GRPCOption) *Conn {
+	tb.Helper()
 	c, err := TryConnect(addr, options...)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	require.NoError(tb, err)
+	tb.Cleanup(c.Close)
 	return c
 }
 
@@ -422,9 +419,9 @@ func (c *Conn) dialOnce(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // OpenStream opens the stream without sending a setup.
-func (c *Conn) OpenStream(t testing.TB) {
-	t.Helper()
-	require.NoError(t, c.openStream())
+func (c *Conn) OpenStream(tb testing.TB) {
+	tb.Helper()
+	require.NoError(tb, c.openStream())
 }
 
 func (c *Conn) openStream() error {
@@ -474,9 +471,9 @@ func (c *Conn) read(stream grpc.ClientStream) {
 }
 
 // Answer answers a message of the server; body is completed by its requestId.
-func (c *Conn) Answer(t testing.TB, m Message, body Fields) {
-	t.Helper()
-	require.NoError(t, c.respond(m, body))
+func (c *Conn) Answer(tb testing.TB, m Message, body Fields) {
+	tb.Helper()
+	require.NoError(tb, c.respond(m, body))
 }
 
 func (c *Conn) respond(m Message, body Fields) error {
@@ -495,9 +492,9 @@ func (c *Conn) respond(m Message, body Fields) error {
 }
 
 // Send puts a message on the stream.
-func (c *Conn) Send(t testing.TB, kind string, body any) {
-	t.Helper()
-	require.NoError(t, c.TrySend(kind, body))
+func (c *Conn) Send(tb testing.TB, kind string, body any) {
+	tb.Helper()
+	require.NoError(tb, c.TrySend(kind, body))
 }
 
 // TrySend is Send without a test.
@@ -513,10 +510,10 @@ func (c *Conn) TrySend(kind string, body any) error {
 
 // Call makes a unary call; it requires an answer, not a success. A body of type
 // string or []byte is sent as it stands.
-func (c *Conn) Call(t testing.TB, kind string, body any) Reply {
-	t.Helper()
+func (c *Conn) Call(tb testing.TB, kind string, body any) Reply {
+	tb.Helper()
 	reply, err := c.TryCall(kind, body)
-	require.NoError(t, err, kind)
+	require.NoError(tb, err, kind)
 	return reply
 }
 
@@ -550,10 +547,10 @@ func (c *Conn) Invoke(message any) (Reply, error) {
 }
 
 // Next returns the next message of the server, in order.
-func (c *Conn) Next(t testing.TB, timeout time.Duration) Message {
-	t.Helper()
+func (c *Conn) Next(tb testing.TB, timeout time.Duration) Message {
+	tb.Helper()
 	m, ok := c.next(timeout)
-	require.True(t, ok, "no message within %s (stream: %v)", timeout, c.streamErr())
+	require.True(tb, ok, "no message within %s (stream: %v)", timeout, c.streamErr())
 	return m
 }
 
@@ -585,38 +582,38 @@ func (c *Conn) next(timeout time.Duration) (Message, bool) {
 }
 
 // NextPush returns the next push and skips other messages.
-func (c *Conn) NextPush(t testing.TB, timeout time.Duration) ServiceInfo {
-	t.Helper()
-	info, _ := c.NextPushMessage(t, timeout)
+func (c *Conn) NextPush(tb testing.TB, timeout time.Duration) ServiceInfo {
+	tb.Helper()
+	info, _ := c.NextPushMessage(tb, timeout)
 	return info
 }
 
 // NextPushMessage is NextPush that also returns the message around the list.
-func (c *Conn) NextPushMessage(t testing.TB, timeout time.Duration) (ServiceInfo, Message) {
-	t.Helper()
+func (c *Conn) NextPushMessage(tb testing.TB, timeout time.Duration) (ServiceInfo, Message) {
+	tb.Helper()
 	deadline := time.Now().Add(timeout)
 	for {
-		m := c.Next(t, time.Until(deadline))
+		m := c.Next(tb, time.Until(deadline))
 		if m.Type == "NotifySubscriberRequest" {
-			return m.Info(t), m
+			return m.Info(tb), m
 		}
 	}
 }
 
 // PushUntil reads pushes until one satisfies the condition, and returns it.
-func (c *Conn) PushUntil(t testing.TB, timeout time.Duration, want func(ServiceInfo) bool) ServiceInfo {
-	t.Helper()
+func (c *Conn) PushUntil(tb testing.TB, timeout time.Duration, want func(ServiceInfo) bool) ServiceInfo {
+	tb.Helper()
 	deadline := time.Now().Add(timeout)
 	var last ServiceInfo
 	for {
 		m, ok := c.next(time.Until(deadline))
 		if !ok {
-			require.Fail(t, "no such push", "within %s; the last one had %v (stream: %v)", timeout, last.Addrs(), c.streamErr())
+			require.Fail(tb, "no such push", "within %s; the last one had %v (stream: %v)", timeout, last.Addrs(), c.streamErr())
 		}
 		if m.Type != "NotifySubscriberRequest" {
 			continue
 		}
-		last = m.Info(t)
+		last = m.Info(tb)
 		if want(last) {
 			return last
 		}
@@ -624,21 +621,21 @@ func (c *Conn) PushUntil(t testing.TB, timeout time.Duration, want func(ServiceI
 }
 
 // Quiet requires that no push arrives for the time given.
-func (c *Conn) Quiet(t testing.TB, d time.Duration) {
-	t.Helper()
+func (c *Conn) Quiet(tb testing.TB, d time.Duration) {
+	tb.Helper()
 	deadline := time.Now().Add(d)
 	for {
 		m, ok := c.next(time.Until(deadline))
 		if !ok {
 			return
 		}
-		require.NotEqual(t, "NotifySubscriberRequest", m.Type, "an unexpected push: %s", m.Body)
+		require.NotEqual(tb, "NotifySubscriberRequest", m.Type, "an unexpected push: %s", m.Body)
 	}
 }
 
 // Collect returns the pushes of the time given.
-func (c *Conn) Collect(t testing.TB, d time.Duration) []ServiceInfo {
-	t.Helper()
+func (c *Conn) Collect(tb testing.TB, d time.Duration) []ServiceInfo {
+	tb.Helper()
 	deadline := time.Now().Add(d)
 	var all []ServiceInfo
 	for {
@@ -647,18 +644,18 @@ func (c *Conn) Collect(t testing.TB, d time.Duration) []ServiceInfo {
 			return all
 		}
 		if m.Type == "NotifySubscriberRequest" {
-			all = append(all, m.Info(t))
+			all = append(all, m.Info(tb))
 		}
 	}
 }
 
 // AwaitEnd requires that the server ends the stream within the timeout.
-func (c *Conn) AwaitEnd(t testing.TB, timeout time.Duration) {
-	t.Helper()
+func (c *Conn) AwaitEnd(tb testing.TB, timeout time.Duration) {
+	tb.Helper()
 	select {
 	case <-c.ended:
 	case <-time.After(timeout):
-		require.Fail(t, "the server did not end the stream", "within %s", timeout)
+		require.Fail(tb, "the server did not end the stream", "within %s", timeout)
 	}
 }
 
@@ -697,14 +694,14 @@ func (c *Conn) Close() {
 
 // Abort resets the TCP connection, as the kernel of a client does that was killed
 // with unread data.
-func (c *Conn) Abort(t testing.TB) {
-	t.Helper()
+func (c *Conn) Abort(tb testing.TB) {
+	tb.Helper()
 	c.mu.Lock()
 	raw := c.raw
 	c.mu.Unlock()
-	require.NotNil(t, raw)
-	require.NoError(t, raw.SetLinger(0))
-	require.NoError(t, raw.Close())
+	require.NotNil(tb, raw)
+	require.NoError(tb, raw.SetLinger(0))
+	require.NoError(tb, raw.Close())
 }
 
 func toJSON(body any) ([]byte, error) {
@@ -761,9 +758,9 @@ func Instance(ip string, port any, more ...Fields) Fields {
 }
 
 // Register registers one instance.
-func (c *Conn) Register(t testing.TB, s Service, instance Fields) Reply {
-	t.Helper()
-	return c.Call(t, "InstanceRequest", s.fields().With(Fields{"type": "registerInstance", "instance": instance}))
+func (c *Conn) Register(tb testing.TB, s Service, instance Fields) Reply {
+	tb.Helper()
+	return c.Call(tb, "InstanceRequest", s.fields().With(Fields{"type": "registerInstance", "instance": instance}))
 }
 
 // TryRegister is Register without a test.
@@ -772,65 +769,65 @@ func (c *Conn) TryRegister(s Service, instance Fields) (Reply, error) {
 }
 
 // Deregister deregisters one instance.
-func (c *Conn) Deregister(t testing.TB, s Service, instance Fields) Reply {
-	t.Helper()
-	return c.Call(t, "InstanceRequest", s.fields().With(Fields{"type": "deregisterInstance", "instance": instance}))
+func (c *Conn) Deregister(tb testing.TB, s Service, instance Fields) Reply {
+	tb.Helper()
+	return c.Call(tb, "InstanceRequest", s.fields().With(Fields{"type": "deregisterInstance", "instance": instance}))
 }
 
 // Batch registers a batch.
-func (c *Conn) Batch(t testing.TB, s Service, instances ...Fields) Reply {
-	t.Helper()
+func (c *Conn) Batch(tb testing.TB, s Service, instances ...Fields) Reply {
+	tb.Helper()
 	list := append([]Fields{}, instances...)
-	return c.Call(t, "BatchInstanceRequest", s.fields().With(Fields{"type": "batchRegisterInstance", "instances": list}))
+	return c.Call(tb, "BatchInstanceRequest", s.fields().With(Fields{"type": "batchRegisterInstance", "instances": list}))
 }
 
 // RegisterPersistent registers a persistent instance.
-func (c *Conn) RegisterPersistent(t testing.TB, s Service, instance Fields) Reply {
-	t.Helper()
-	return c.Call(t, "PersistentInstanceRequest",
+func (c *Conn) RegisterPersistent(tb testing.TB, s Service, instance Fields) Reply {
+	tb.Helper()
+	return c.Call(tb, "PersistentInstanceRequest",
 		s.fields().With(Fields{"type": "registerInstance", "instance": instance.With(Fields{"ephemeral": false})}))
 }
 
 // DeregisterPersistent deregisters a persistent instance.
-func (c *Conn) DeregisterPersistent(t testing.TB, s Service, instance Fields) Reply {
-	t.Helper()
-	return c.Call(t, "PersistentInstanceRequest",
+func (c *Conn) DeregisterPersistent(tb testing.TB, s Service, instance Fields) Reply {
+	tb.Helper()
+	return c.Call(tb, "PersistentInstanceRequest",
 		s.fields().With(Fields{"type": "deregisterInstance", "instance": instance.With(Fields{"ephemeral": false})}))
 }
 
 // List asks for the instances of the clusters (comma separated, "" for all).
-func (c *Conn) List(t testing.TB, s Service, clusters string, healthyOnly bool) ServiceInfo {
-	t.Helper()
-	reply := c.Call(t, "ServiceQueryRequest",
-		s.fields().With(Fields{"cluster": clusters, "healthyOnly": healthyOnly, "udpPort": 0})).OK(t)
-	require.NotNil(t, reply.ServiceInfo, reply.Body)
+func (c *Conn) List(tb testing.TB, s Service, clusters string, healthyOnly bool) ServiceInfo {
+	tb.Helper()
+	reply := c.Call(tb, "ServiceQueryRequest",
+		s.fields().With(Fields{"cluster": clusters, "healthyOnly": healthyOnly, "udpPort": 0})).OK(tb)
+	require.NotNil(tb, reply.ServiceInfo, reply.Body)
 	return *reply.ServiceInfo
 }
 
 // Subscribe subscribes to the clusters (comma separated, "" for all) and returns
 // the list of the answer.
-func (c *Conn) Subscribe(t testing.TB, s Service, clusters string) ServiceInfo {
-	t.Helper()
-	return c.subscription(t, s, clusters, true)
+func (c *Conn) Subscribe(tb testing.TB, s Service, clusters string) ServiceInfo {
+	tb.Helper()
+	return c.subscription(tb, s, clusters, true)
 }
 
 // Unsubscribe ends a subscription.
-func (c *Conn) Unsubscribe(t testing.TB, s Service, clusters string) ServiceInfo {
-	t.Helper()
-	return c.subscription(t, s, clusters, false)
+func (c *Conn) Unsubscribe(tb testing.TB, s Service, clusters string) ServiceInfo {
+	tb.Helper()
+	return c.subscription(tb, s, clusters, false)
 }
 
-func (c *Conn) subscription(t testing.TB, s Service, clusters string, subscribe bool) ServiceInfo {
-	t.Helper()
-	reply := c.Call(t, "SubscribeServiceRequest",
-		s.fields().With(Fields{"clusters": clusters, "subscribe": subscribe})).OK(t)
-	require.NotNil(t, reply.ServiceInfo, reply.Body)
+func (c *Conn) subscription(tb testing.TB, s Service, clusters string, subscribe bool) ServiceInfo {
+	tb.Helper()
+	reply := c.Call(tb, "SubscribeServiceRequest",
+		s.fields().With(Fields{"clusters": clusters, "subscribe": subscribe})).OK(tb)
+	require.NotNil(tb, reply.ServiceInfo, reply.Body)
 	return *reply.ServiceInfo
 }
 
 // Services asks for a page of service names.
-func (c *Conn) Services(t testing.TB, namespace, group string, page, size int) Reply {
-	t.Helper()
-	return c.Call(t, "ServiceListRequest",
+func (c *Conn) Services(tb testing.TB, namespace, group string, page, size int) Reply {
+	tb.Helper()
+	return c.Call(tb, "ServiceListRequest",
 		Service{Namespace: namespace, Group: group}.fields().With(Fields{"pageNo": page, "pageSize": size, "selector": ""}))
 }

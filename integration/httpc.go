@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"sort"
@@ -22,12 +23,8 @@ type Params map[string]string
 // value.
 func (p Params) With(more Params) Params {
 	all := Params{}
-	for k, v := range p {
-		all[k] = v
-	}
-	for k, v := range more {
-		all[k] = v
-	}
+	maps.Copy(all, p)
+	maps.Copy(all, more)
 	return all
 }
 
@@ -47,9 +44,9 @@ type Response struct {
 }
 
 // JSON decodes the body into v.
-func (r Response) JSON(t testing.TB, v any) {
-	t.Helper()
-	require.NoError(t, json.Unmarshal([]byte(r.Body), v), "status %d, body %q", r.Status, r.Body)
+func (r Response) JSON(tb testing.TB, v any) {
+	tb.Helper()
+	require.NoError(tb, json.Unmarshal([]byte(r.Body), v), "status %d, body %q", r.Status, r.Body)
 }
 
 // Result is the envelope of v2 and v3 answers.
@@ -60,10 +57,10 @@ type Result struct {
 }
 
 // Result decodes the body as the envelope of v2 and v3.
-func (r Response) Result(t testing.TB) Result {
-	t.Helper()
+func (r Response) Result(tb testing.TB) Result {
+	tb.Helper()
 	var result Result
-	r.JSON(t, &result)
+	r.JSON(tb, &result)
 	return result
 }
 
@@ -77,26 +74,26 @@ func WithHeader(key, value string) HTTPOption {
 
 // Do sends parameters the way clients do: in the query for GET and DELETE, in a
 // form for the rest.
-func (n *Node) Do(t testing.TB, method, path string, p Params, options ...HTTPOption) Response {
-	t.Helper()
+func (n *Node) Do(tb testing.TB, method, path string, p Params, options ...HTTPOption) Response {
+	tb.Helper()
 	if method == http.MethodGet || method == http.MethodDelete {
-		return n.Raw(t, method, path, p.encode(), "", options...)
+		return n.Raw(tb, method, path, p.encode(), "", options...)
 	}
-	return n.Raw(t, method, path, "", p.encode(), options...)
+	return n.Raw(tb, method, path, "", p.encode(), options...)
 }
 
 // Query sends all parameters in the query, whatever the method.
-func (n *Node) Query(t testing.TB, method, path string, p Params, options ...HTTPOption) Response {
-	t.Helper()
-	return n.Raw(t, method, path, p.encode(), "", options...)
+func (n *Node) Query(tb testing.TB, method, path string, p Params, options ...HTTPOption) Response {
+	tb.Helper()
+	return n.Raw(tb, method, path, p.encode(), "", options...)
 }
 
 // Raw sends query and body as they stand. A body that is not empty is declared as
 // a form unless an option says otherwise.
-func (n *Node) Raw(t testing.TB, method, path, query, body string, options ...HTTPOption) Response {
-	t.Helper()
+func (n *Node) Raw(tb testing.TB, method, path, query, body string, options ...HTTPOption) Response {
+	tb.Helper()
 	resp, err := n.TryRaw(method, path, query, body, options...)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return resp
 }
 

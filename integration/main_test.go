@@ -72,13 +72,10 @@ func sharedNode(t *testing.T) *Node {
 func scratchDir(t *testing.T) string {
 	t.Helper()
 	dir, err := theShared.scratch()
-	if err == nil {
-		dir, err = os.MkdirTemp(dir, "sdk-")
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return filepath.Join(dir, uniqueName(t))
 }
 
 func (s *shared) scratch() (string, error) {
@@ -103,7 +100,7 @@ func (s *shared) get() (*Node, error) {
 		if s.node.Running() {
 			return s.node, nil
 		}
-		s.trouble = append(s.trouble, fmt.Errorf("it died:\n%s", s.node.log.tail(logTail)))
+		s.trouble = append(s.trouble, fmt.Errorf("it died:\n%s", s.node.log.tail()))
 		s.node = nil
 	}
 	if len(s.trouble) > 3 {
@@ -131,9 +128,9 @@ func (s *shared) close() error {
 	defer s.mu.Unlock()
 	if s.node != nil {
 		if !s.node.Running() {
-			s.trouble = append(s.trouble, fmt.Errorf("it died:\n%s", s.node.log.tail(logTail)))
+			s.trouble = append(s.trouble, fmt.Errorf("it died:\n%s", s.node.log.tail()))
 		} else if code, err := s.node.Terminate(); err != nil || code != 0 {
-			s.trouble = append(s.trouble, fmt.Errorf("exit code %d after SIGTERM (%w)\n%s", code, err, s.node.log.tail(logTail)))
+			s.trouble = append(s.trouble, fmt.Errorf("exit code %d after SIGTERM (%w)\n%s", code, err, s.node.log.tail()))
 		}
 		if report := s.node.Trouble(); report != "" {
 			s.trouble = append(s.trouble, errors.New(report))

@@ -129,20 +129,20 @@ type Node struct {
 
 // StartNode starts a node and returns when it is ready. When the test ends the
 // process is killed, and its output is printed if the test failed.
-func StartNode(t testing.TB, options ...Option) *Node {
-	t.Helper()
-	n, err := NewNode(append([]Option{WithDataDir(filepath.Join(t.TempDir(), "data"))}, options...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
+func StartNode(tb testing.TB, options ...Option) *Node {
+	tb.Helper()
+	n, err := NewNode(append([]Option{WithDataDir(filepath.Join(tb.TempDir(), "data"))}, options...)...)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
 		n.Close()
-		if t.Failed() {
-			t.Logf("output of the node on port %d:\n%s", n.port, n.log.tail(logTail))
+		if tb.Failed() {
+			tb.Logf("output of the node on port %d:\n%s", n.port, n.log.tail())
 		}
 		if report := n.Trouble(); report != "" {
-			t.Errorf("node on port %d:\n%s", n.port, report)
+			tb.Errorf("node on port %d:\n%s", n.port, report)
 		}
 	})
-	require.NoError(t, n.start())
+	require.NoError(tb, n.start())
 	return n
 }
 
@@ -219,12 +219,12 @@ func (n *Node) runningLocked() bool {
 
 // Stop sends SIGTERM and requires that the process ends by itself with exit code
 // 0. It returns how long that took.
-func (n *Node) Stop(t testing.TB) time.Duration {
-	t.Helper()
+func (n *Node) Stop(tb testing.TB) time.Duration {
+	tb.Helper()
 	began := time.Now()
 	code, err := n.Terminate()
-	require.NoError(t, err)
-	require.Zero(t, code, "exit code after SIGTERM\n%s", n.log.tail(logTail))
+	require.NoError(tb, err)
+	require.Zero(tb, code, "exit code after SIGTERM\n%s", n.log.tail())
 	return time.Since(began)
 }
 
@@ -248,37 +248,37 @@ func (n *Node) Terminate() (int, error) {
 }
 
 // Kill sends SIGKILL and waits for the end.
-func (n *Node) Kill(t testing.TB) {
-	t.Helper()
+func (n *Node) Kill(tb testing.TB) {
+	tb.Helper()
 	_, exited, err := n.process()
-	require.NoError(t, err)
-	n.signal(t, syscall.SIGKILL)
+	require.NoError(tb, err)
+	n.signal(tb, syscall.SIGKILL)
 	<-exited
 }
 
 // Restart starts the node again on the same ports and data folder, and returns
 // when it is ready. A process that still runs is stopped first, gracefully.
-func (n *Node) Restart(t testing.TB) {
-	t.Helper()
+func (n *Node) Restart(tb testing.TB) {
+	tb.Helper()
 	if n.Running() {
-		n.Stop(t)
+		n.Stop(tb)
 	}
-	require.NoError(t, n.start())
+	require.NoError(tb, n.start())
 }
 
 // Pause stops the process with SIGSTOP: its sockets stay open and answer nothing.
-func (n *Node) Pause(t testing.TB) {
-	t.Helper()
-	n.signal(t, syscall.SIGSTOP)
+func (n *Node) Pause(tb testing.TB) {
+	tb.Helper()
+	n.signal(tb, syscall.SIGSTOP)
 	n.mu.Lock()
 	n.paused = true
 	n.mu.Unlock()
 }
 
 // Resume lets a paused process go on.
-func (n *Node) Resume(t testing.TB) {
-	t.Helper()
-	n.signal(t, syscall.SIGCONT)
+func (n *Node) Resume(tb testing.TB) {
+	tb.Helper()
+	n.signal(tb, syscall.SIGCONT)
 	n.mu.Lock()
 	n.paused = false
 	n.mu.Unlock()
@@ -308,11 +308,11 @@ func (n *Node) process() (*exec.Cmd, <-chan struct{}, error) {
 	return n.cmd, n.exited, nil
 }
 
-func (n *Node) signal(t testing.TB, sig syscall.Signal) {
-	t.Helper()
+func (n *Node) signal(tb testing.TB, sig syscall.Signal) {
+	tb.Helper()
 	cmd, _, err := n.process()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Process.Signal(sig))
+	require.NoError(tb, err)
+	require.NoError(tb, cmd.Process.Signal(sig))
 }
 
 func (n *Node) start() error {
@@ -364,9 +364,9 @@ func (n *Node) waitReady(exited <-chan struct{}) error {
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("the node ended while it was starting\n%s", n.log.tail(logTail))
+			return fmt.Errorf("the node ended while it was starting\n%s", n.log.tail())
 		case <-ctx.Done():
-			return fmt.Errorf("the node was not ready within %s\n%s", readyTimeout, n.log.tail(logTail))
+			return fmt.Errorf("the node was not ready within %s\n%s", readyTimeout, n.log.tail())
 		case <-tick.C:
 		}
 	}
@@ -436,10 +436,10 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
-func (b *logBuffer) tail(n int) string {
+func (b *logBuffer) tail() string {
 	s := b.String()
-	if len(s) > n {
-		return "..." + s[len(s)-n:]
+	if len(s) > logTail {
+		return "..." + s[len(s)-logTail:]
 	}
 	return s
 }

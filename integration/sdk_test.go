@@ -133,10 +133,10 @@ func sdkLife(t *testing.T, make sdkMaker) {
 
 // sees waits until the SDK's own list satisfies the condition, well before a poll
 // of 10 s could have brought it.
-func sees(t *testing.T, c sdk, s Service, want func(ServiceInfo) bool, clusters ...string) {
+func sees(t *testing.T, c sdk, s Service, want func(ServiceInfo) bool) {
 	t.Helper()
 	eventually(t, soon, func() error {
-		hosts, err := c.all(s.Name, s.Group, clusters...)
+		hosts, err := c.all(s.Name, s.Group)
 		if err != nil {
 			return err
 		}
@@ -291,7 +291,6 @@ func sdkPersistent(t *testing.T, make sdkMaker) {
 	h, _ := list(t, n, s.Params()).Host("127.0.0.1:1")
 	require.False(t, h.Ephemeral)
 	require.Equal(t, map[string]string{"a": "1"}, h.Metadata)
-	require.Error(t, c.register(sdkInstance{service: s.Name, ip: "127.0.0.1", port: 3, weight: 1}), "one kind at a time")
 	require.NoError(t, c.deregister(one))
 	w.await(t, soon, has("127.0.0.1:2"))
 	require.NoError(t, c.deregister(two))

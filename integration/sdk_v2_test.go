@@ -255,9 +255,12 @@ func TestSDKv2_RefusedRegistration(t *testing.T) {
 	s := newService(t)
 	c := newSDKV2(t, n, "")
 	for _, bad := range []sdkInstance{
-		{service: s.Name, ip: "10.0.0.999", port: 1, weight: 1}, {service: s.Name, ip: "10.0.0.1", port: 70000, weight: 1},
-		{service: s.Name, ip: "10.0.0.1", port: 1, weight: -1}, {service: s.Name, cluster: "a_b", ip: "10.0.0.1", port: 1, weight: 1},
-		{service: s.Name + " x", ip: "10.0.0.1", port: 1, weight: 1}, {service: s.Name, group: "g 1", ip: "10.0.0.1", port: 1, weight: 1},
+		{service: s.Name, ip: "10.0.0.999", port: 1, weight: 1},
+		{service: s.Name, ip: "10.0.0.1", port: 70000, weight: 1},
+		{service: s.Name, ip: "10.0.0.1", port: 1, weight: -1},
+		{service: s.Name, cluster: "a_b", ip: "10.0.0.1", port: 1, weight: 1},
+		{service: s.Name + " x", ip: "10.0.0.1", port: 1, weight: 1},
+		{service: s.Name, group: "g 1", ip: "10.0.0.1", port: 1, weight: 1},
 		{service: s.Name, ip: "10.0.0.1", port: 1, weight: 1, metadata: map[string]string{"k": strings.Repeat("x", 1025)}},
 	} {
 		require.Error(t, c.register(bad), "%+v", bad)

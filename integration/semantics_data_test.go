@@ -492,7 +492,11 @@ func TestO11_RegistrationChecks(t *testing.T) {
 			}}
 		}
 		for _, bad := range []Fields{
-			{"clusterName": "a_b"}, {"clusterName": "a b"}, {"clusterName": "a,b"}, {"clusterName": "ä"}, {"clusterName": repeated(65)},
+			{"clusterName": "a_b"},
+			{"clusterName": "a b"},
+			{"clusterName": "a,b"},
+			{"clusterName": "ä"},
+			{"clusterName": repeated(65)},
 			{"metadata": map[string]string{"preserved.heart.beat.interval": "40000"}},
 			times("5000", "4000", "30000"), times("5000", "15000", "4000"),
 			{"metadata": map[string]string{"preserved.instance.id.generator": "other"}},
@@ -501,7 +505,9 @@ func TestO11_RegistrationChecks(t *testing.T) {
 		}
 		requireNothing(t, n, s)
 		for port, good := range []Fields{
-			{"clusterName": "a-B-9"}, {"clusterName": repeated(64)}, times("5000", "5000", "5000"),
+			{"clusterName": "a-B-9"},
+			{"clusterName": repeated(64)},
+			times("5000", "5000", "5000"),
 			{"metadata": map[string]string{"preserved.heart.beat.interval": "abc"}},
 			{"metadata": map[string]string{"preserved.instance.id.generator": "snowflake"}},
 		} {

@@ -338,6 +338,17 @@ func TestH6_ClientBeatMetadataSkipsTheCheck(t *testing.T) {
 		}
 		return nil
 	})
+	// In the metadata of the service it counts for all its instances.
+	whole := newService(t)
+	createService(t, n, whole, Params{"metadata": metadataJSON(t, "enableClientBeat", "true")})
+	register(t, n, whole.at("10.0.0.1", 1).With(Params{"metadata": beatTimes(t, secs(1), secs(1), secs(2))}))
+	always(t, secs(5), func() error {
+		info := list(t, n, whole.Params())
+		if len(info.Hosts) != 1 || !info.Hosts[0].Healthy {
+			return fmt.Errorf("hosts %+v", info.Hosts)
+		}
+		return nil
+	})
 }
 
 func TestH7_PersistentInstancesDoNotBeat(t *testing.T) {

@@ -129,6 +129,7 @@ func TestS3_ProtectionThreshold(t *testing.T) {
 	}
 	t.Run("a record comes by a cluster update", func(t *testing.T) {
 		t.Parallel()
+		needPath(t, n, http.MethodPut, v1Cluster)
 		s := newService(t)
 		register(t, n, s.at("10.0.0.1", 1).With(Params{"healthy": "false"}))
 		require.False(t, onlyHost(t, list(t, n, s.Params())).Healthy)
@@ -141,21 +142,31 @@ func TestS3_ProtectionThreshold(t *testing.T) {
 	})
 }
 
-// Deviation: on Nacos protection and healthyOnly don't meet below a threshold of
-// 1; here healthyOnly under protection answers the protected list (C041).
 func TestS4_HealthyOnlyUnderProtection(t *testing.T) {
 	t.Parallel()
 	n := sharedNode(t)
 	s := newService(t)
 	createService(t, n, s, Params{"protectThreshold": "0.5"})
+	sick := Params{"healthy": "false"}
+	// The list is cut first; then all that is left is healthy, 1/1 > 0.5.
 	register(t, n, s.at("10.0.0.1", 1))
-	register(t, n, s.at("10.0.0.1", 2).With(Params{"healthy": "false"}))
+	register(t, n, s.at("10.0.0.1", 2).With(sick))
 	for _, info := range lists(t, n, s, "", true) {
-		requireHealth(t, info, true, true, "10.0.0.1:1", "10.0.0.1:2")
+		requireHealth(t, info, false, "10.0.0.1:1")
 	}
-	register(t, n, s.at("10.0.0.1", 3)) // 2/3 > 0.5
+	// Deviation: where not one is healthy, protection answers healthyOnly, too (C041);
+	// on Nacos the list is empty then.
+	register(t, n, s.at("10.0.0.1", 1).With(sick))
 	for _, info := range lists(t, n, s, "", true) {
-		requireHealth(t, info, true, false, "10.0.0.1:1", "10.0.0.1:3")
+		requireHealth(t, info, true, "10.0.0.1:1", "10.0.0.1:2")
+	}
+	// A threshold of 1 protects always.
+	always := newService(t)
+	createService(t, n, always, Params{"protectThreshold": "1"})
+	register(t, n, always.at("10.0.0.1", 1))
+	register(t, n, always.at("10.0.0.1", 2).With(sick))
+	for _, info := range lists(t, n, always, "", true) {
+		requireHealth(t, info, true, "10.0.0.1:1")
 	}
 }
 

@@ -39,11 +39,11 @@ type UDP struct {
 
 // ListenUDP opens a socket on 127.0.0.1. With ack every datagram that is read is
 // acknowledged as the Java client does.
-func ListenUDP(t testing.TB, ack bool) *UDP {
-	t.Helper()
+func ListenUDP(tb testing.TB, ack bool) *UDP {
+	tb.Helper()
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = conn.Close() })
 	return &UDP{conn: conn, ack: ack}
 }
 
@@ -54,42 +54,42 @@ func (u *UDP) Port() string {
 
 // Subscribe asks for a list the way a 1.x client does, which subscribes the
 // socket, and returns the list.
-func (u *UDP) Subscribe(t testing.TB, n *Node, p Params, options ...HTTPOption) ServiceInfo {
-	t.Helper()
+func (u *UDP) Subscribe(tb testing.TB, n *Node, p Params, options ...HTTPOption) ServiceInfo {
+	tb.Helper()
 	options = append([]HTTPOption{WithHeader("User-Agent", PushAgent)}, options...)
-	resp := n.Do(t, "GET", "/nacos/v1/ns/instance/list",
+	resp := n.Do(tb, "GET", "/nacos/v1/ns/instance/list",
 		Params{"udpPort": u.Port(), "clientIP": "127.0.0.1"}.With(p), options...)
-	require.Equal(t, 200, resp.Status, resp.Body)
+	require.Equal(tb, 200, resp.Status, resp.Body)
 	var info ServiceInfo
-	resp.JSON(t, &info)
+	resp.JSON(tb, &info)
 	return info
 }
 
 // Next returns the next datagram.
-func (u *UDP) Next(t testing.TB, timeout time.Duration) Datagram {
-	t.Helper()
-	d, ok := u.next(t, timeout)
-	require.True(t, ok, "no datagram within %s", timeout)
+func (u *UDP) Next(tb testing.TB, timeout time.Duration) Datagram {
+	tb.Helper()
+	d, ok := u.next(tb, timeout)
+	require.True(tb, ok, "no datagram within %s", timeout)
 	return d
 }
 
-func (u *UDP) next(t testing.TB, timeout time.Duration) (Datagram, bool) {
-	t.Helper()
-	require.NoError(t, u.conn.SetReadDeadline(time.Now().Add(timeout)))
+func (u *UDP) next(tb testing.TB, timeout time.Duration) (Datagram, bool) {
+	tb.Helper()
+	require.NoError(tb, u.conn.SetReadDeadline(time.Now().Add(timeout)))
 	buf := make([]byte, 64<<10)
 	size, from, err := u.conn.ReadFromUDP(buf)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return Datagram{}, false
 	}
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	d := Datagram{Wire: buf[:size], From: from, At: time.Now()}
 	text := d.Wire
 	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		d.Gzip = true
 		reader, err := gzip.NewReader(bytes.NewReader(text))
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		text, err = io.ReadAll(reader)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
 	d.Text = string(text)
 	var outer struct {
@@ -97,37 +97,37 @@ func (u *UDP) next(t testing.TB, timeout time.Duration) (Datagram, bool) {
 		Data        string `json:"data"`
 		LastRefTime int64  `json:"lastRefTime"`
 	}
-	require.NoError(t, json.Unmarshal(text, &outer), d.Text)
+	require.NoError(tb, json.Unmarshal(text, &outer), d.Text)
 	d.Type, d.LastRefTime = outer.Type, outer.LastRefTime
-	require.NoError(t, json.Unmarshal([]byte(outer.Data), &d.Info), outer.Data)
+	require.NoError(tb, json.Unmarshal([]byte(outer.Data), &d.Info), outer.Data)
 	if u.ack {
-		u.Ack(t, d, `"`+strconv.FormatInt(d.LastRefTime, 10)+`"`)
+		u.Ack(tb, d, `"`+strconv.FormatInt(d.LastRefTime, 10)+`"`)
 	}
 	return d, true
 }
 
 // Ack acknowledges a datagram; number is the JSON text of the number, quoted (Java,
 // Go) or plain (Node).
-func (u *UDP) Ack(t testing.TB, d Datagram, number string) {
-	t.Helper()
-	u.Send(t, d, `{"type":"push-ack","lastRefTime":`+number+`,"data":""}`)
+func (u *UDP) Ack(tb testing.TB, d Datagram, number string) {
+	tb.Helper()
+	u.Send(tb, d, `{"type":"push-ack","lastRefTime":`+number+`,"data":""}`)
 }
 
 // Send sends any text to where a datagram came from.
-func (u *UDP) Send(t testing.TB, d Datagram, text string) {
-	t.Helper()
+func (u *UDP) Send(tb testing.TB, d Datagram, text string) {
+	tb.Helper()
 	_, err := u.conn.WriteToUDP([]byte(text), d.From)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 }
 
 // Until reads datagrams until the list of one satisfies the condition.
-func (u *UDP) Until(t testing.TB, timeout time.Duration, want func(ServiceInfo) bool) Datagram {
-	t.Helper()
+func (u *UDP) Until(tb testing.TB, timeout time.Duration, want func(ServiceInfo) bool) Datagram {
+	tb.Helper()
 	deadline := time.Now().Add(timeout)
 	var last ServiceInfo
 	for {
-		d, ok := u.next(t, time.Until(deadline))
-		require.True(t, ok, "no such datagram within %s; the last one had %v", timeout, last.Addrs())
+		d, ok := u.next(tb, time.Until(deadline))
+		require.True(tb, ok, "no such datagram within %s; the last one had %v", timeout, last.Addrs())
 		last = d.Info
 		if want(last) {
 			return d
@@ -136,8 +136,8 @@ func (u *UDP) Until(t testing.TB, timeout time.Duration, want func(ServiceInfo) 
 }
 
 // Quiet requires that no datagram arrives for the time given.
-func (u *UDP) Quiet(t testing.TB, d time.Duration) {
-	t.Helper()
-	got, ok := u.next(t, d)
-	require.False(t, ok, "an unexpected datagram: %s", got.Text)
+func (u *UDP) Quiet(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	got, ok := u.next(tb, d)
+	require.False(tb, ok, "an unexpected datagram: %s", got.Text)
 }

@@ -23,6 +23,7 @@
 //   - Protection (threshold) can be switched off for a service by its metadata
 //     key [MetaProtection] with the value "off": a negative threshold counts as
 //     0, as in Nacos, so it cannot serve as that switch.
-//   - When protection is active, a query for healthy instances answers the
-//     protected list: the caller that asks for healthy ones needs it most.
+//   - When protection is active and not one instance is healthy, a query for
+//     healthy instances answers the protected list: the caller needs it most. While
+//     some are healthy it gets those, as from Nacos.
 package naming

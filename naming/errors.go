@@ -17,7 +17,8 @@ const (
 	FaultServiceUnknown               // no such service
 	FaultServiceExists                // the service exists already
 	FaultServiceNotEmpty              // the service still has instances
-	FaultInstanceUnknown              // no such instance
+	FaultInstanceUnknown              // no such instance to change
+	FaultResourceUnknown              // no such thing to show
 )
 
 // InvalidError is a request that was refused for a fault of its own. Nothing was

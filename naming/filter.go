@@ -1,6 +1,9 @@
 package naming
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Filter selects what a client sees of a service. It is comparable: equal
 // filters share one [ServiceInfo].
@@ -10,8 +13,10 @@ type Filter struct {
 }
 
 // View returns what a client sees of s through f: hosts of the asked clusters
-// that are enabled, then protection, then the healthy ones if asked for
-// (semantics S1 to S4). Hosts keep the order of s.
+// that are enabled, then the healthy ones if asked for, then protection
+// (semantics S1 to S4). Where not one is healthy there is nothing to cut to, and a
+// caller that asks for healthy hosts gets what protection shows. Hosts keep the
+// order of s.
 func (f Filter) View(s *Service) *ServiceInfo {
 	info := &ServiceInfo{Key: s.Key, Clusters: f.Clusters}
 	hosts := make([]*Instance, 0, len(s.Instances))
@@ -26,21 +31,18 @@ func (f Filter) View(s *Service) *ServiceInfo {
 		}
 		hosts = append(hosts, i)
 	}
-	if s.protects(healthy, len(hosts)) {
-		info.ReachedProtection = true
+	if f.HealthyOnly && healthy > 0 {
+		hosts = slices.DeleteFunc(hosts, func(i *Instance) bool { return !i.Healthy })
+	}
+	switch info.ReachedProtection = s.protects(healthy, len(hosts)); {
+	case info.ReachedProtection:
 		for n, i := range hosts {
 			if !i.Healthy {
 				hosts[n] = i.With(func(c *Instance) { c.Healthy = true })
 			}
 		}
-	} else if f.HealthyOnly && healthy < len(hosts) {
-		kept := hosts[:0]
-		for _, i := range hosts {
-			if i.Healthy {
-				kept = append(kept, i)
-			}
-		}
-		hosts = kept
+	case f.HealthyOnly && healthy == 0:
+		hosts = nil
 	}
 	info.Hosts = hosts
 	return info

@@ -86,17 +86,24 @@ func CheckKey(k ServiceKey) error {
 // characters other than letters, digits, _ and -, or is over 64 long. A blank
 // list is legal.
 func CheckClusters(list string) error {
-	const field = "cluster"
 	if strings.TrimSpace(list) == "" {
 		return nil
 	}
 	for name := range strings.SplitSeq(list, ",") {
-		if textLen(name) > maxClusterLen {
-			return tooLong(field, maxClusterLen)
+		if err := checkCluster(name); err != nil {
+			return err
 		}
-		if name == "" || !all(name, func(c byte) bool { return wordByte(c) || c == '-' }) {
-			return illegal(field)
-		}
+	}
+	return nil
+}
+
+func checkCluster(name string) error {
+	const field = "cluster"
+	if textLen(name) > maxClusterLen {
+		return tooLong(field, maxClusterLen)
+	}
+	if name == "" || !all(name, func(c byte) bool { return wordByte(c) || c == '-' }) {
+		return illegal(field)
 	}
 	return nil
 }
@@ -187,7 +194,7 @@ func CheckInstance(i *Instance, metadataLimit int) error {
 	if textLen(i.ID) > maxServiceLen {
 		return tooLong("instanceId", maxServiceLen)
 	}
-	if err := CheckClusters(i.Cluster); err != nil {
+	if err := checkCluster(i.Cluster); err != nil {
 		return err
 	}
 	if !all(i.Cluster, func(c byte) bool { return wordByte(c) && c != '_' || c == '-' }) {

@@ -54,6 +54,9 @@ func New(cfg Config, source Source, reg prometheus.Registerer) (*Engine, error) 
 		done:   make(chan struct{}),
 	}
 	e.agenda.signal = make(chan struct{}, 1)
+	// Numbers of a former process must not meet ours; they stay below 2^53, since
+	// some clients read them as doubles.
+	e.seq.Store(uint64(time.Now().UnixMicro()))
 	e.metrics = newMetrics(reg)
 	return e, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxInFlight   = 2         // log entries that are written at once
+	maxInFlight   = 2         // log entries that are under way at once
 	maxOperations = 256       // in one log entry
 	maxEntryBytes = 128 << 10 // in one log entry, unless one operation is larger alone
 	maxWaiting    = 4096      // operations; more callers wait for room

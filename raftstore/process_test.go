@@ -20,7 +20,7 @@ const childFolder = "ROLLCALL_RAFTSTORE_TEST_CHILD"
 // child writes instances of its own numbering from several goroutines and prints
 // the number of each one that was acknowledged. Snapshots are frequent, so that a
 // kill may hit one.
-func child(dir string) int {
+func child(dir string) {
 	cfg := childConfig(dir)
 	s, err := New(cfg)
 	if err == nil {
@@ -28,7 +28,7 @@ func child(dir string) int {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -40,13 +40,15 @@ func child(dir string) int {
 					return
 				}
 				mu.Lock()
-				fmt.Fprintln(os.Stdout, n)
+				_, err := fmt.Fprintln(os.Stdout, n)
 				mu.Unlock()
+				if err != nil {
+					return
+				}
 			}
 		})
 	}
 	wg.Wait()
-	return 1
 }
 
 func childConfig(dir string) Config {

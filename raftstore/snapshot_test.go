@@ -3,7 +3,6 @@ package raftstore
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -103,17 +102,17 @@ func TestSnapshot_DamageIsFound(t *testing.T) {
 	whole := persisted(t, filledFSM(t, 2))
 	target := filledFSM(t, 1)
 	want := content(target.table)
-	refused := func(b []byte, format string, args ...any) {
+	refused := func(b []byte, what string, n int) {
 		t.Helper()
-		require.Error(t, target.Restore(io.NopCloser(bytes.NewReader(b))), fmt.Sprintf(format, args...))
+		require.Errorf(t, target.Restore(io.NopCloser(bytes.NewReader(b))), "%s %d of %d", what, n, len(whole))
 	}
 	for n := range whole {
-		refused(whole[:n], "%d of %d bytes", n, len(whole))
+		refused(whole[:n], "cut at byte", n)
 		damaged := bytes.Clone(whole)
 		damaged[n] ^= 0x10
-		refused(damaged, "byte %d", n)
+		refused(damaged, "altered byte", n)
 	}
-	refused(append(bytes.Clone(whole), 0), "a byte too many")
+	refused(append(bytes.Clone(whole), 0), "one more than", len(whole))
 	require.Equal(t, want, content(target.table))
 
 	newer := bytes.Clone(whole)

@@ -203,7 +203,7 @@ func (s *Store) startLocked() error {
 	}
 	s.raft = node
 	s.batcher.apply = node.Apply
-	s.log.Info("raft started", "id", s.id, "addr", s.Addr(), "index", s.fsm.index.Load())
+	s.log.Info("raft started", "node", s.cfg.Node, "id", s.id, "addr", s.Addr(), "index", s.fsm.index.Load())
 
 	observationCh := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(observationCh, false, func(o *raft.Observation) bool {
@@ -521,6 +521,9 @@ func (s *Store) Services(namespace string) []naming.ServiceKey { return s.table.
 
 // Listen implements [consistency.Store].
 func (s *Store) Listen(fn func(consistency.ServiceChanged)) { s.table.Listen(fn) }
+
+// Counts returns the number of services and of published instances.
+func (s *Store) Counts() (services, instances int) { return s.table.Counts() }
 
 // Ready returns nil once this node has led and everything that was committed
 // before is applied here.

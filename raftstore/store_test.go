@@ -330,3 +330,16 @@ func TestStore_SnapshotIsInstalledOnANewNode(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.Services("")) == 30 }, wait, tick)
 	require.ElementsMatch(t, content(lead.table), content(s.table))
 }
+
+func TestStore_ReplicatesOverTCP(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Dir, cfg.Bind = t.TempDir(), "127.0.0.1:0"
+	lead := ready(t, start(t, cfg))
+	cfg.Dir, cfg.Bootstrap = t.TempDir(), false
+	s := start(t, cfg)
+	require.NoError(t, lead.raft.AddNonvoter(s.id, raft.ServerAddress(s.Addr()), 0, wait).Error())
+	writeAll(t, lead, 0, 10)
+	require.Eventually(t, func() bool { return len(s.Services("")) == 10 }, wait, tick)
+	require.NoError(t, lead.Close()) // closes the connections of both sides
+	require.NoError(t, s.Close())
+}

@@ -8,8 +8,15 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+in_use() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
 # Away from the default ports, so that a node on this machine may stay up.
-export PUBLISH_HTTP=${PUBLISH_HTTP:-18848} PUBLISH_GRPC=${PUBLISH_GRPC:-19848}
+PUBLISH_HTTP=${PUBLISH_HTTP:-18848}
+while in_use "$PUBLISH_HTTP" || in_use "$((PUBLISH_HTTP + 1000))"; do
+  PUBLISH_HTTP=$((PUBLISH_HTTP + 7))
+done
+PUBLISH_GRPC=$((PUBLISH_HTTP + 1000))
+export PUBLISH_HTTP PUBLISH_GRPC
 export COMPOSE_PROJECT_NAME=rollcall-test ROLLCALL_IMAGE=rollcall:test
 readonly api=http://127.0.0.1:$PUBLISH_HTTP/nacos/v1/ns/instance
 readonly ready=http://127.0.0.1:$PUBLISH_HTTP/readyz

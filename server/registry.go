@@ -255,7 +255,7 @@ func (r *Registry) Service(svc naming.ServiceKey) (naming.Service, bool) {
 }
 
 // Instance returns one instance as operators see it. Without one of that cluster,
-// ip and port the error is of FaultInstanceUnknown.
+// ip and port the error is of FaultResourceUnknown.
 func (r *Registry) Instance(svc naming.ServiceKey, k naming.InstanceKey) (*naming.Instance, error) {
 	if err := naming.CheckKey(svc); err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (r *Registry) Instance(svc naming.ServiceKey, k naming.InstanceKey) (*namin
 	if len(s.Instances) == 0 {
 		text = "no ips found for cluster " + k.Cluster + " in service " + svc.Grouped()
 	}
-	return nil, &naming.InvalidError{Fault: naming.FaultInstanceUnknown, Field: "ip", Text: text}
+	return nil, &naming.InvalidError{Fault: naming.FaultResourceUnknown, Field: "ip", Text: text}
 }
 
 // Counts returns numbers for operators; it looks at every service.

@@ -27,10 +27,13 @@ func (r *Registry) serviceKeys(namespace string) []naming.ServiceKey {
 // past the end is empty. A service whose last instance went is listed until it is
 // cleaned.
 func (r *Registry) ServicePage(namespace, group string, no, size int64) (names []string, count int) {
-	first := (max(no, 1) - 1)
-	if size > 0 && first > math.MaxInt64/size {
+	first := max(no, 1) - 1
+	switch {
+	case no >= math.MaxInt32 && size >= math.MaxInt32: // everything, as in the original, whose offset overflows
+		first = 0
+	case size > 0 && first > math.MaxInt64/size:
 		first = math.MaxInt64
-	} else {
+	default:
 		first *= max(size, 0)
 	}
 	for _, k := range r.serviceKeys(namespace) {

@@ -71,9 +71,17 @@ func addSettings(flags *pflag.FlagSet) {
 	}
 }
 
-// notSettings are variables of the environment with our prefix that configure
-// the command line, not the server.
-var notSettings = []string{"ROLLCALL_SERVER"} //nolint:gochecknoglobals // a constant list
+// foreign tells whether a variable with our prefix is no setting of the server:
+// the command line's own, or one of those that Kubernetes sets in every pod for a
+// service that is called rollcall, such as ROLLCALL_PORT=tcp://10.0.0.1:8848.
+func foreign(name, value string) bool {
+	switch name {
+	case "ROLLCALL_SERVER", "ROLLCALL_CONFIG", "ROLLCALL_SERVICE_HOST":
+		return true
+	}
+	return strings.HasPrefix(name, "ROLLCALL_SERVICE_PORT") || strings.HasPrefix(name, "ROLLCALL_PORT_") ||
+		name == "ROLLCALL_PORT" && strings.Contains(value, "://")
+}
 
 // loadConfig reads the configuration: flag before environment before file before
 // default. An unknown key is an error that names it.
@@ -107,12 +115,13 @@ func loadConfig(flags *pflag.FlagSet) (server.Config, error) {
 	}
 	var unknown []string
 	err := k.Load(env.Provider(".", env.Opt{Prefix: envPrefix, TransformFunc: func(name, value string) (string, any) {
+		if foreign(name, value) {
+			return "", nil
+		}
 		if key, ok := byEnv[name]; ok {
 			return key, value
 		}
-		if name != envPrefix+"CONFIG" && !slices.Contains(notSettings, name) {
-			unknown = append(unknown, name)
-		}
+		unknown = append(unknown, name)
 		return "", nil
 	}}), nil)
 	if err != nil {

@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) consistency.Store) {
 	t.Helper()
 	for _, c := range []struct {
 		name string
-		test func(t *testing.T, f *fixture)
+		test func(f *fixture)
 	}{
 		{"becomes ready", becomesReady},
 		{"an unknown service is absent", unknownService},
@@ -54,15 +54,16 @@ func Run(t *testing.T, open func(t *testing.T) consistency.Store) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := open(t)
-			f := &fixture{Store: s, changes: make(map[naming.ServiceKey]int)}
+			f := &fixture{T: t, Store: s, changes: make(map[naming.ServiceKey]int)}
 			s.Listen(f.note)
-			c.test(t, f)
+			c.test(f)
 		})
 	}
 }
 
-// fixture is a store and the notices that it has given.
+// fixture is one subtest: its store, and the notices that it has given.
 type fixture struct {
+	*testing.T
 	consistency.Store
 
 	mu      sync.Mutex
@@ -92,17 +93,17 @@ func (f *fixture) notices(svc naming.ServiceKey) int {
 	return f.changes[svc]
 }
 
-func (f *fixture) publish(t *testing.T, svc naming.ServiceKey, publisher string, instances ...*naming.Instance) {
-	t.Helper()
-	require.NoError(t, f.Publish(t.Context(), consistency.Publication{Service: svc, Publisher: publisher, Instances: instances}))
+func (f *fixture) publish(svc naming.ServiceKey, publisher string, instances ...*naming.Instance) {
+	f.Helper()
+	require.NoError(f, f.Publish(f.Context(), consistency.Publication{Service: svc, Publisher: publisher, Instances: instances}))
 }
 
 // weights returns "cluster/ip:port=weight" for each instance of the service.
-func (f *fixture) weights(t *testing.T, svc naming.ServiceKey) []string {
-	t.Helper()
+func (f *fixture) weights(svc naming.ServiceKey) []string {
+	f.Helper()
 	s, ok := f.Service(svc)
-	require.Equal(t, len(s.Instances) > 0 || s.Settings != nil || len(s.Overrides) > 0, ok)
-	require.Equal(t, svc, s.Key)
+	require.Equal(f, len(s.Instances) > 0 || s.Settings != nil || len(s.Overrides) > 0, ok)
+	require.Equal(f, svc, s.Key)
 	return weights(s.Instances)
 }
 
@@ -131,146 +132,146 @@ func instanceDatum(svc naming.ServiceKey, publisher string, i *naming.Instance) 
 	}, Instance: i}
 }
 
-func becomesReady(t *testing.T, f *fixture) {
-	require.Eventually(t, func() bool { return f.Ready() == nil }, wait, tick)
+func becomesReady(f *fixture) {
+	require.Eventually(f, func() bool { return f.Ready() == nil }, wait, tick)
 }
 
-func unknownService(t *testing.T, f *fixture) {
+func unknownService(f *fixture) {
 	s, ok := f.Service(key("none"))
-	require.False(t, ok)
-	require.Equal(t, key("none"), s.Key)
-	require.Empty(t, s.Instances)
-	require.Zero(t, f.Stat(key("none")))
-	require.Empty(t, f.Services(""))
-	require.Empty(t, f.Services("public"))
-	require.Nil(t, f.Published(key("none"), "p"))
+	require.False(f, ok)
+	require.Equal(f, key("none"), s.Key)
+	require.Empty(f, s.Instances)
+	require.Zero(f, f.Stat(key("none")))
+	require.Empty(f, f.Services(""))
+	require.Empty(f, f.Services("public"))
+	require.Nil(f, f.Published(key("none"), "p"))
 }
 
-func publishReplaces(t *testing.T, f *fixture) {
+func publishReplaces(f *fixture) {
 	svc := key("a")
-	f.publish(t, svc, "p", host(1, 1), host(2, 1))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, f.weights(t, svc))
-	f.publish(t, svc, "p", host(2, 5), host(3, 1))
-	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=5", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
-	require.ElementsMatch(t, []string{"DEFAULT/10.0.0.2:80=5", "DEFAULT/10.0.0.3:80=1"}, weights(f.Published(svc, "p")))
+	f.publish(svc, "p", host(1, 1), host(2, 1))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, f.weights(svc))
+	f.publish(svc, "p", host(2, 5), host(3, 1))
+	require.Equal(f, []string{"DEFAULT/10.0.0.2:80=5", "DEFAULT/10.0.0.3:80=1"}, f.weights(svc))
+	require.ElementsMatch(f, []string{"DEFAULT/10.0.0.2:80=5", "DEFAULT/10.0.0.3:80=1"}, weights(f.Published(svc, "p")))
 }
 
-func publishIsScoped(t *testing.T, f *fixture) {
-	f.publish(t, key("a"), "p", host(1, 1))
-	f.publish(t, key("a"), "q", host(2, 1))
-	f.publish(t, key("b"), "p", host(3, 1))
-	f.publish(t, key("a"), "p", host(4, 1))
-	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=1", "DEFAULT/10.0.0.4:80=1"}, f.weights(t, key("a")))
-	require.Equal(t, []string{"DEFAULT/10.0.0.3:80=1"}, f.weights(t, key("b")))
-	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=1"}, weights(f.Published(key("a"), "q")))
-	require.Nil(t, f.Published(key("b"), "q"))
+func publishIsScoped(f *fixture) {
+	f.publish(key("a"), "p", host(1, 1))
+	f.publish(key("a"), "q", host(2, 1))
+	f.publish(key("b"), "p", host(3, 1))
+	f.publish(key("a"), "p", host(4, 1))
+	require.Equal(f, []string{"DEFAULT/10.0.0.2:80=1", "DEFAULT/10.0.0.4:80=1"}, f.weights(key("a")))
+	require.Equal(f, []string{"DEFAULT/10.0.0.3:80=1"}, f.weights(key("b")))
+	require.Equal(f, []string{"DEFAULT/10.0.0.2:80=1"}, weights(f.Published(key("a"), "q")))
+	require.Nil(f, f.Published(key("b"), "q"))
 }
 
-func publishBatch(t *testing.T, f *fixture) {
+func publishBatch(f *fixture) {
 	const size = 300
 	batch := make([]*naming.Instance, size)
 	for n := range batch {
 		batch[n] = host(n, 1)
 	}
-	f.publish(t, key("a"), "p", batch...)
+	f.publish(key("a"), "p", batch...)
 	s, ok := f.Service(key("a"))
-	require.True(t, ok)
-	require.Len(t, s.Instances, size)
-	require.Equal(t, size, f.Stat(key("a")).Instances)
-	require.Equal(t, 1, f.notices(key("a")), "a batch is one change")
+	require.True(f, ok)
+	require.Len(f, s.Instances, size)
+	require.Equal(f, size, f.Stat(key("a")).Instances)
+	require.Equal(f, 1, f.notices(key("a")), "a batch is one change")
 }
 
-func publishEmpty(t *testing.T, f *fixture) {
+func publishEmpty(f *fixture) {
 	svc := key("a")
-	f.publish(t, svc, "p", host(1, 1))
-	f.publish(t, svc, "q", host(2, 1))
-	f.publish(t, svc, "p")
-	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=1"}, f.weights(t, svc))
-	require.Nil(t, f.Published(svc, "p"))
-	f.publish(t, svc, "q")
-	require.Empty(t, f.weights(t, svc))
-	require.False(t, f.Stat(svc).Exists)
-	require.Empty(t, f.Services(""))
-	f.publish(t, svc, "q") // again, of a service that is gone
-	require.False(t, f.Stat(svc).Exists)
+	f.publish(svc, "p", host(1, 1))
+	f.publish(svc, "q", host(2, 1))
+	f.publish(svc, "p")
+	require.Equal(f, []string{"DEFAULT/10.0.0.2:80=1"}, f.weights(svc))
+	require.Nil(f, f.Published(svc, "p"))
+	f.publish(svc, "q")
+	require.Empty(f, f.weights(svc))
+	require.False(f, f.Stat(svc).Exists)
+	require.Empty(f, f.Services(""))
+	f.publish(svc, "q") // again, of a service that is gone
+	require.False(f, f.Stat(svc).Exists)
 }
 
-func publishDoubles(t *testing.T, f *fixture) {
-	f.publish(t, key("a"), "p", host(1, 1), host(2, 2), host(1, 3))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=3", "DEFAULT/10.0.0.2:80=2"}, f.weights(t, key("a")))
-	require.Equal(t, 2, f.Stat(key("a")).Instances)
+func publishDoubles(f *fixture) {
+	f.publish(key("a"), "p", host(1, 1), host(2, 2), host(1, 3))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=3", "DEFAULT/10.0.0.2:80=2"}, f.weights(key("a")))
+	require.Equal(f, 2, f.Stat(key("a")).Instances)
 }
 
-func putAndDeleteInstance(t *testing.T, f *fixture) {
+func putAndDeleteInstance(f *fixture) {
 	svc := key("a")
-	f.publish(t, svc, "p", host(1, 1), host(2, 1))
-	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(3, 1))))
-	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(1, 7))))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=7", "DEFAULT/10.0.0.2:80=1", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
+	f.publish(svc, "p", host(1, 1), host(2, 1))
+	require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "p", host(3, 1))))
+	require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "p", host(1, 7))))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=7", "DEFAULT/10.0.0.2:80=1", "DEFAULT/10.0.0.3:80=1"}, f.weights(svc))
 
-	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(2, 1)).Key))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=7", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
-	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(1, 1)).Key))
-	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(3, 1)).Key))
-	require.Zero(t, f.Stat(svc))
+	require.NoError(f, f.Delete(f.Context(), instanceDatum(svc, "p", host(2, 1)).Key))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=7", "DEFAULT/10.0.0.3:80=1"}, f.weights(svc))
+	require.NoError(f, f.Delete(f.Context(), instanceDatum(svc, "p", host(1, 1)).Key))
+	require.NoError(f, f.Delete(f.Context(), instanceDatum(svc, "p", host(3, 1)).Key))
+	require.Zero(f, f.Stat(svc))
 
-	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "q", host(4, 1))))
-	require.Equal(t, []string{"DEFAULT/10.0.0.4:80=1"}, f.weights(t, svc), "put makes the service")
+	require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "q", host(4, 1))))
+	require.Equal(f, []string{"DEFAULT/10.0.0.4:80=1"}, f.weights(svc), "put makes the service")
 }
 
-func putSettings(t *testing.T, f *fixture) {
+func putSettings(f *fixture) {
 	svc := key("a")
 	k := consistency.Key{Service: svc, Kind: consistency.KindSettings}
 	want := &naming.Settings{
 		Kind: naming.KindPersistent, ProtectThreshold: 0.5, Metadata: map[string]string{"k": "v"},
 		Selector: naming.Selector{Type: "label", Expression: "CONSUMER.label.a = PROVIDER.label.a", Labels: []string{"a", "b"}},
 	}
-	require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Settings: want}))
+	require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: k, Settings: want}))
 	s, ok := f.Service(svc)
-	require.True(t, ok)
-	require.Equal(t, want, s.Settings)
-	require.Equal(t, consistency.Stat{Exists: true, Settings: want}, f.Stat(svc))
-	require.Equal(t, []naming.ServiceKey{svc}, f.Services(""))
-	require.Equal(t, 1, f.notices(svc))
+	require.True(f, ok)
+	require.Equal(f, want, s.Settings)
+	require.Equal(f, consistency.Stat{Exists: true, Settings: want}, f.Stat(svc))
+	require.Equal(f, []naming.ServiceKey{svc}, f.Services(""))
+	require.Equal(f, 1, f.notices(svc))
 
-	f.publish(t, svc, "p", host(1, 1))
-	f.publish(t, svc, "p")
-	require.True(t, f.Stat(svc).Exists, "settings outlive the instances")
+	f.publish(svc, "p", host(1, 1))
+	f.publish(svc, "p")
+	require.True(f, f.Stat(svc).Exists, "settings outlive the instances")
 
 	for _, kind := range []naming.Kind{naming.KindNone, naming.KindEphemeral} {
-		require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Settings: &naming.Settings{Kind: kind}}))
-		require.Equal(t, &naming.Settings{Kind: kind}, f.Stat(svc).Settings)
+		require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: k, Settings: &naming.Settings{Kind: kind}}))
+		require.Equal(f, &naming.Settings{Kind: kind}, f.Stat(svc).Settings)
 	}
-	require.NoError(t, f.Delete(t.Context(), k))
-	require.Zero(t, f.Stat(svc))
+	require.NoError(f, f.Delete(f.Context(), k))
+	require.Zero(f, f.Stat(svc))
 }
 
-func putOverride(t *testing.T, f *fixture) {
+func putOverride(f *fixture) {
 	svc := key("a")
 	i := host(1, 1)
 	k := consistency.Key{Service: svc, Kind: consistency.KindOverride, Instance: i.Key()}
 	o := &naming.Override{Weight: 9, Enabled: false, Metadata: map[string]string{"by": "an operator"}}
-	require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Override: o}))
-	require.Equal(t, consistency.Stat{Exists: true, Overrides: 1}, f.Stat(svc), "an override may precede its instance")
-	f.publish(t, svc, "p", i)
+	require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: k, Override: o}))
+	require.Equal(f, consistency.Stat{Exists: true, Overrides: 1}, f.Stat(svc), "an override may precede its instance")
+	f.publish(svc, "p", i)
 	s, ok := f.Service(svc)
-	require.True(t, ok)
-	require.Equal(t, map[naming.InstanceKey]*naming.Override{i.Key(): o}, s.Overrides)
-	require.InDelta(t, 1, s.Instances[0].Weight, 0, "what is published stays as it is")
+	require.True(f, ok)
+	require.Equal(f, map[naming.InstanceKey]*naming.Override{i.Key(): o}, s.Overrides)
+	require.InDelta(f, 1, s.Instances[0].Weight, 0, "what is published stays as it is")
 	effective := s.Find(i.Key())
-	require.InDelta(t, 9, effective.Weight, 0)
-	require.False(t, effective.Enabled)
-	require.Equal(t, o.Metadata, effective.Metadata)
+	require.InDelta(f, 9, effective.Weight, 0)
+	require.False(f, effective.Enabled)
+	require.Equal(f, o.Metadata, effective.Metadata)
 
-	require.NoError(t, f.Delete(t.Context(), k))
+	require.NoError(f, f.Delete(f.Context(), k))
 	s, ok = f.Service(svc)
-	require.True(t, ok)
-	require.Empty(t, s.Overrides)
-	f.publish(t, svc, "p")
-	require.Zero(t, f.Stat(svc))
+	require.True(f, ok)
+	require.Empty(f, s.Overrides)
+	f.publish(svc, "p")
+	require.Zero(f, f.Stat(svc))
 }
 
-func deleteAbsent(t *testing.T, f *fixture) {
+func deleteAbsent(f *fixture) {
 	keys := func(svc naming.ServiceKey) []consistency.Key {
 		return []consistency.Key{
 			instanceDatum(svc, "p", host(9, 1)).Key,
@@ -280,34 +281,34 @@ func deleteAbsent(t *testing.T, f *fixture) {
 		}
 	}
 	for _, k := range keys(key("unknown")) {
-		require.NoError(t, f.Delete(t.Context(), k))
+		require.NoError(f, f.Delete(f.Context(), k))
 	}
-	f.publish(t, key("a"), "p", host(1, 1))
+	f.publish(key("a"), "p", host(1, 1))
 	before := f.notices(key("a"))
 	for _, k := range keys(key("a")) {
-		require.NoError(t, f.Delete(t.Context(), k))
+		require.NoError(f, f.Delete(f.Context(), k))
 	}
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, key("a")))
-	require.Equal(t, []naming.ServiceKey{key("a")}, f.Services(""))
-	require.Equal(t, before, f.notices(key("a")))
-	require.Zero(t, f.notices(key("unknown")))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(key("a")))
+	require.Equal(f, []naming.ServiceKey{key("a")}, f.Services(""))
+	require.Equal(f, before, f.notices(key("a")))
+	require.Zero(f, f.notices(key("unknown")))
 }
 
-func newestWins(t *testing.T, f *fixture) {
+func newestWins(f *fixture) {
 	svc := key("a")
-	f.publish(t, svc, "p", host(1, 1))
-	f.publish(t, svc, "q", host(1, 2))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=2"}, f.weights(t, svc))
-	require.Equal(t, 2, f.Stat(svc).Instances)
-	f.publish(t, svc, "p", host(1, 1))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, svc), "an equal registration is still the newest")
-	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "q", host(1, 3))))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=3"}, f.weights(t, svc))
-	f.publish(t, svc, "q")
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, svc), "what the other one published shows again")
+	f.publish(svc, "p", host(1, 1))
+	f.publish(svc, "q", host(1, 2))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=2"}, f.weights(svc))
+	require.Equal(f, 2, f.Stat(svc).Instances)
+	f.publish(svc, "p", host(1, 1))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(svc), "an equal registration is still the newest")
+	require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "q", host(1, 3))))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=3"}, f.weights(svc))
+	f.publish(svc, "q")
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(svc), "what the other one published shows again")
 }
 
-func instancesSorted(t *testing.T, f *fixture) {
+func instancesSorted(f *fixture) {
 	svc := key("a")
 	var batch []*naming.Instance
 	for _, cluster := range []string{"b", "a"} {
@@ -319,34 +320,34 @@ func instancesSorted(t *testing.T, f *fixture) {
 			}
 		}
 	}
-	f.publish(t, svc, "p", batch...)
-	require.Equal(t, []string{
+	f.publish(svc, "p", batch...)
+	require.Equal(f, []string{
 		"a/10.0.0.1:80=1", "a/10.0.0.1:443=1", "a/10.0.0.10:80=1", "a/10.0.0.10:443=1", "a/10.0.0.2:80=1", "a/10.0.0.2:443=1",
 		"b/10.0.0.1:80=1", "b/10.0.0.1:443=1", "b/10.0.0.10:80=1", "b/10.0.0.10:443=1", "b/10.0.0.2:80=1", "b/10.0.0.2:443=1",
-	}, f.weights(t, svc))
+	}, f.weights(svc))
 }
 
-func statCounts(t *testing.T, f *fixture) {
+func statCounts(f *fixture) {
 	svc := key("a")
 	for _, c := range []struct {
 		do   func()
 		want int
 	}{
-		{func() { f.publish(t, svc, "p", host(1, 1), host(2, 1)) }, 2},
-		{func() { f.publish(t, svc, "q", host(2, 1), host(3, 1)) }, 4},
-		{func() { f.publish(t, svc, "p", host(1, 1)) }, 3},
-		{func() { require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(5, 1)))) }, 4},
-		{func() { require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(5, 2)))) }, 4},
-		{func() { require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(5, 2)).Key)) }, 3},
-		{func() { f.publish(t, svc, "q") }, 1},
-		{func() { f.publish(t, svc, "p") }, 0},
+		{func() { f.publish(svc, "p", host(1, 1), host(2, 1)) }, 2},
+		{func() { f.publish(svc, "q", host(2, 1), host(3, 1)) }, 4},
+		{func() { f.publish(svc, "p", host(1, 1)) }, 3},
+		{func() { require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "p", host(5, 1)))) }, 4},
+		{func() { require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "p", host(5, 2)))) }, 4},
+		{func() { require.NoError(f, f.Delete(f.Context(), instanceDatum(svc, "p", host(5, 2)).Key)) }, 3},
+		{func() { f.publish(svc, "q") }, 1},
+		{func() { f.publish(svc, "p") }, 0},
 	} {
 		c.do()
-		require.Equal(t, consistency.Stat{Exists: c.want > 0, Instances: c.want}, f.Stat(svc))
+		require.Equal(f, consistency.Stat{Exists: c.want > 0, Instances: c.want}, f.Stat(svc))
 	}
 }
 
-func servicesSorted(t *testing.T, f *fixture) {
+func servicesSorted(f *fixture) {
 	keys := []naming.ServiceKey{
 		{Namespace: "a", Group: "g", Name: "x"},
 		{Namespace: "b", Group: "g", Name: "y"},
@@ -355,35 +356,35 @@ func servicesSorted(t *testing.T, f *fixture) {
 		{Namespace: "c", Group: "g", Name: "b"},
 	}
 	for _, n := range []int{3, 0, 4, 2, 1} {
-		f.publish(t, keys[n], "p", host(1, 1))
+		f.publish(keys[n], "p", host(1, 1))
 		f.Services("b") // what is remembered must follow the changes
 	}
-	require.Equal(t, keys, f.Services(""))
-	require.Equal(t, keys[1:4], f.Services("b"))
-	require.Empty(t, f.Services("unknown"))
-	f.publish(t, keys[2], "p")
-	require.Equal(t, []naming.ServiceKey{keys[1], keys[3]}, f.Services("b"))
+	require.Equal(f, keys, f.Services(""))
+	require.Equal(f, keys[1:4], f.Services("b"))
+	require.Empty(f, f.Services("unknown"))
+	f.publish(keys[2], "p")
+	require.Equal(f, []naming.ServiceKey{keys[1], keys[3]}, f.Services("b"))
 }
 
-func textUnchanged(t *testing.T, f *fixture) {
+func textUnchanged(f *fixture) {
 	svc := naming.ServiceKey{Namespace: "n_1-a", Group: "g:1.2", Name: "providers:com.example.Api:1.0:" + "é"}
 	i := &naming.Instance{
 		ID: "an id # with @@ marks", IP: "fe80::1%eth0", Port: 65535, Cluster: "c-1", Weight: 0.1,
 		Healthy: false, Enabled: false, Ephemeral: true,
 		Metadata: map[string]string{"": "empty key", "empty": "", "line\nbreak\t": "\x00\x7f\u2028", "emoji": "\U0001F600", "quote": `"\`},
 	}
-	f.publish(t, svc, "1700000000000_127.0.0.1_52004", i)
+	f.publish(svc, "1700000000000_127.0.0.1_52004", i)
 	s, ok := f.Service(svc)
-	require.True(t, ok)
-	require.Equal(t, []*naming.Instance{i}, s.Instances)
+	require.True(f, ok)
+	require.Equal(f, []*naming.Instance{i}, s.Instances)
 
 	j := naming.NewInstance("host.example", 0)
-	f.publish(t, svc, "1700000000000_127.0.0.1_52004", &j)
+	f.publish(svc, "1700000000000_127.0.0.1_52004", &j)
 	s, _ = f.Service(svc)
-	require.Equal(t, []*naming.Instance{&j}, s.Instances, "no metadata stays nil")
+	require.Equal(f, []*naming.Instance{&j}, s.Instances, "no metadata stays nil")
 }
 
-func noticeFollowsChange(t *testing.T, f *fixture) {
+func noticeFollowsChange(f *fixture) {
 	svc := key("a")
 	var mu sync.Mutex
 	var seen []string
@@ -394,84 +395,84 @@ func noticeFollowsChange(t *testing.T, f *fixture) {
 		seen = append(seen, fmt.Sprint(weights(s.Instances), f.Stat(k).Instances, f.Services("")))
 	})
 	sees := func(instances []string, services ...naming.ServiceKey) {
-		t.Helper()
+		f.Helper()
 		want := fmt.Sprint(instances, len(instances), services)
-		require.Eventually(t, func() bool {
+		require.Eventually(f, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(seen) > 0 && seen[len(seen)-1] == want
 		}, wait, tick, want)
 	}
-	f.publish(t, svc, "p", host(1, 1))
+	f.publish(svc, "p", host(1, 1))
 	sees([]string{"DEFAULT/10.0.0.1:80=1"}, svc)
-	f.publish(t, svc, "p", host(1, 2))
+	f.publish(svc, "p", host(1, 2))
 	sees([]string{"DEFAULT/10.0.0.1:80=2"}, svc)
-	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(1, 3))))
+	require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "p", host(1, 3))))
 	sees([]string{"DEFAULT/10.0.0.1:80=3"}, svc)
-	require.NoError(t, f.Delete(t.Context(), instanceDatum(svc, "p", host(1, 3)).Key))
+	require.NoError(f, f.Delete(f.Context(), instanceDatum(svc, "p", host(1, 3)).Key))
 	sees([]string{})
-	require.Equal(t, 4, f.notices(svc))
+	require.Equal(f, 4, f.notices(svc))
 }
 
-func noNoticeWithoutChange(t *testing.T, f *fixture) {
+func noNoticeWithoutChange(f *fixture) {
 	svc := key("a")
 	batch := func() []*naming.Instance {
 		i, j := host(1, 1), host(2, 1)
 		i.Metadata = map[string]string{"a": "1", "b": "2"}
 		return []*naming.Instance{i, j}
 	}
-	f.publish(t, svc, "p", batch()...)
-	require.Eventually(t, func() bool { return f.notices(svc) == 1 }, wait, tick)
-	f.publish(t, svc, "p", batch()...)
-	f.publish(t, key("unknown"), "p")
-	f.publish(t, key("marker"), "p", host(1, 1)) // notices keep the order of changes
-	require.Eventually(t, func() bool { return f.notices(key("marker")) == 1 }, wait, tick)
-	require.Equal(t, 1, f.notices(svc))
-	require.Zero(t, f.notices(key("unknown")))
+	f.publish(svc, "p", batch()...)
+	require.Eventually(f, func() bool { return f.notices(svc) == 1 }, wait, tick)
+	f.publish(svc, "p", batch()...)
+	f.publish(key("unknown"), "p")
+	f.publish(key("marker"), "p", host(1, 1)) // notices keep the order of changes
+	require.Eventually(f, func() bool { return f.notices(key("marker")) == 1 }, wait, tick)
+	require.Equal(f, 1, f.notices(svc))
+	require.Zero(f, f.notices(key("unknown")))
 }
 
-func readsAreCopies(t *testing.T, f *fixture) {
+func readsAreCopies(f *fixture) {
 	svc := key("a")
 	k := consistency.Key{Service: svc, Kind: consistency.KindOverride, Instance: host(1, 1).Key()}
-	f.publish(t, svc, "p", host(1, 1), host(2, 1))
-	require.NoError(t, f.Put(t.Context(), consistency.Datum{Key: k, Override: &naming.Override{Weight: 2}}))
+	f.publish(svc, "p", host(1, 1), host(2, 1))
+	require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: k, Override: &naming.Override{Weight: 2}}))
 	before, _ := f.Service(svc)
 	published := f.Published(svc, "p")
 
-	f.publish(t, svc, "p", host(2, 8))
-	require.NoError(t, f.Put(t.Context(), instanceDatum(svc, "p", host(3, 1))))
-	require.NoError(t, f.Delete(t.Context(), k))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, weights(before.Instances))
-	require.Len(t, before.Overrides, 1)
-	require.ElementsMatch(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, weights(published))
+	f.publish(svc, "p", host(2, 8))
+	require.NoError(f, f.Put(f.Context(), instanceDatum(svc, "p", host(3, 1))))
+	require.NoError(f, f.Delete(f.Context(), k))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, weights(before.Instances))
+	require.Len(f, before.Overrides, 1)
+	require.ElementsMatch(f, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, weights(published))
 
 	after, _ := f.Service(svc)
 	clear(after.Instances) // the value is the caller's
-	require.Equal(t, []string{"DEFAULT/10.0.0.2:80=8", "DEFAULT/10.0.0.3:80=1"}, f.weights(t, svc))
+	require.Equal(f, []string{"DEFAULT/10.0.0.2:80=8", "DEFAULT/10.0.0.3:80=1"}, f.weights(svc))
 }
 
-func publicationReused(t *testing.T, f *fixture) {
+func publicationReused(f *fixture) {
 	batch := []*naming.Instance{host(1, 1), host(2, 1)}
-	f.publish(t, key("a"), "p", batch...)
+	f.publish(key("a"), "p", batch...)
 	batch[0], batch[1] = host(8, 1), host(9, 1)
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, f.weights(t, key("a")))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=1", "DEFAULT/10.0.0.2:80=1"}, f.weights(key("a")))
 }
 
-func contextEnded(t *testing.T, f *fixture) {
+func contextEnded(f *fixture) {
 	svc := key("a")
-	f.publish(t, svc, "p", host(1, 1))
-	ctx, cancel := context.WithCancel(t.Context())
+	f.publish(svc, "p", host(1, 1))
+	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
-	require.ErrorIs(t, f.Publish(ctx, consistency.Publication{Service: svc, Publisher: "p"}), context.Canceled)
-	require.ErrorIs(t, f.Put(ctx, instanceDatum(svc, "p", host(2, 1))), context.Canceled)
-	require.ErrorIs(t, f.Delete(ctx, instanceDatum(svc, "p", host(1, 1)).Key), context.Canceled)
-	f.publish(t, key("later"), "p", host(1, 1))
-	require.Equal(t, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(t, svc))
+	require.ErrorIs(f, f.Publish(ctx, consistency.Publication{Service: svc, Publisher: "p"}), context.Canceled)
+	require.ErrorIs(f, f.Put(ctx, instanceDatum(svc, "p", host(2, 1))), context.Canceled)
+	require.ErrorIs(f, f.Delete(ctx, instanceDatum(svc, "p", host(1, 1)).Key), context.Canceled)
+	f.publish(key("later"), "p", host(1, 1))
+	require.Equal(f, []string{"DEFAULT/10.0.0.1:80=1"}, f.weights(svc))
 }
 
 // concurrentUse has publishers that each write a service list of their own and
 // readers of everything; in the end each publisher's last word must stand.
-func concurrentUse(t *testing.T, f *fixture) {
+func concurrentUse(f *fixture) {
 	const publishers, rounds, services = 8, 40, 5
 	var writers, readers sync.WaitGroup
 	doneCh := make(chan struct{})
@@ -481,7 +482,7 @@ func concurrentUse(t *testing.T, f *fixture) {
 				for n := range services {
 					s, ok := f.Service(key(strconv.Itoa(n)))
 					if ok && len(s.Instances) > publishers*2 {
-						t.Errorf("%d instances of %d publishers with 2 each", len(s.Instances), publishers)
+						f.Errorf("%d instances of %d publishers with 2 each", len(s.Instances), publishers)
 					}
 					f.Stat(s.Key)
 					f.Published(s.Key, "p0")
@@ -508,13 +509,13 @@ func concurrentUse(t *testing.T, f *fixture) {
 				for i := range random.IntN(3) {
 					batch = append(batch, host(p*10+i, float64(r+1)))
 				}
-				err := f.Publish(t.Context(), consistency.Publication{Service: svc, Publisher: name, Instances: batch})
+				err := f.Publish(f.Context(), consistency.Publication{Service: svc, Publisher: name, Instances: batch})
 				if err == nil && len(batch) > 0 && random.IntN(4) == 0 {
-					err = f.Delete(t.Context(), instanceDatum(svc, name, batch[0]).Key)
+					err = f.Delete(f.Context(), instanceDatum(svc, name, batch[0]).Key)
 					batch = batch[1:]
 				}
 				if err != nil {
-					t.Errorf("publisher %d: %v", p, err)
+					f.Errorf("publisher %d: %v", p, err)
 				}
 				last[p][n] = batch
 			}
@@ -527,10 +528,10 @@ func concurrentUse(t *testing.T, f *fixture) {
 		svc := key(strconv.Itoa(n))
 		count := 0
 		for p := range publishers {
-			require.ElementsMatch(t, weights(last[p][n]), weights(f.Published(svc, "p"+strconv.Itoa(p))))
+			require.ElementsMatch(f, weights(last[p][n]), weights(f.Published(svc, "p"+strconv.Itoa(p))))
 			count += len(last[p][n])
 		}
-		require.Equal(t, count, f.Stat(svc).Instances)
-		require.Len(t, f.weights(t, svc), count)
+		require.Equal(f, count, f.Stat(svc).Instances)
+		require.Len(f, f.weights(svc), count)
 	}
 }

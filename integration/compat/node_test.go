@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -63,6 +65,7 @@ func startNode(t *testing.T, binary string) Target {
 	// Not the test's context: the node is stopped with a signal, not killed.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "server",
 		"--port", strconv.Itoa(target.HTTPPort), "--data-dir", t.TempDir())
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "ROLLCALL_") })
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(t, cmd.Start())
 	exited := make(chan struct{})

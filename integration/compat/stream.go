@@ -74,6 +74,13 @@ func (p *Player) push(ctx context.Context, step Step, expected []Expected, failu
 		if err != nil {
 			return err
 		}
+		if asked, err := p.detected(step, got); asked || err != nil {
+			if err != nil {
+				return err
+			}
+			skips--
+			continue
+		}
 		failure.Got = got.describeRPC()
 		v := p.judge(step, wanted, got)
 		if v.met != nil {
@@ -125,6 +132,12 @@ func (p *Player) silence(ctx context.Context, step Step, expected []Expected, fa
 		if err != nil {
 			return err
 		}
+		if asked, err := p.detected(step, got); asked || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		failure.Got = got.describeRPC()
 		var passed []Expected
 		for _, e := range expected {
@@ -138,14 +151,28 @@ func (p *Player) silence(ctx context.Context, step Step, expected []Expected, fa
 			failure.Err = errors.New("a message where there was silence")
 			return failure
 		}
-		standard := Step{Conn: step.Conn, Ack: map[string]any{
-			"type": replyType(got.typ),
-			"body": map[string]any{"resultCode": 200, "errorCode": 0, "requestId": "${requestId}", "success": true},
-		}}
-		if err := p.acknowledge(standard, got); err != nil {
+		if err := p.acknowledge(standardAck(step.Conn, got.typ), got); err != nil {
 			return err
 		}
 	}
+}
+
+// detected answers the question whether the client is alive, where the recording
+// does not wait for it: Rollcall asks after 7 s of silence, Nacos after 20 s.
+func (p *Player) detected(step Step, got answer) (bool, error) {
+	const question = "ClientDetectionRequest"
+	if got.typ != question || step.Type == question {
+		return false, nil
+	}
+	return true, p.acknowledge(standardAck(step.Conn, got.typ), got)
+}
+
+// standardAck is a step whose acknowledgement is that of every client.
+func standardAck(conn, request string) Step {
+	return Step{Conn: conn, Ack: map[string]any{
+		"type": replyType(request),
+		"body": map[string]any{"resultCode": 200, "errorCode": 0, "requestId": "${requestId}", "success": true},
+	}}
 }
 
 func replyType(request string) string {

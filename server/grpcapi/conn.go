@@ -39,7 +39,7 @@ type conn struct {
 	closed     bool
 	reason     string // why the server closes it; empty: it does not
 	silence    *time.Timer
-	asked      bool // the client was asked whether it is alive
+	asked      time.Duration // when the client was asked whether it is alive, on the clock of active; 0: it is not waited for
 
 	wakeCh chan struct{}      // capacity 1: there are pushes
 	outCh  chan *wire.Payload // other messages for the stream; bounded, dropped with the connection when full
@@ -58,12 +58,8 @@ const closeGrace = 100 * time.Millisecond
 
 var errGone = errors.New("connection gone")
 
-// active time is counted on the monotonic clock.
+// touch notes that the client sent something.
 func (c *conn) touch() { c.active.Store(int64(time.Since(c.server.start))) }
-
-func (c *conn) idle() time.Duration {
-	return time.Since(c.server.start) - time.Duration(c.active.Load())
-}
 
 // register takes the setup.
 func (c *conn) register(setup *wire.ConnectionSetupRequest, agent push.Peer) {
@@ -153,15 +149,17 @@ func (c *conn) checkSilence() {
 	if c.closed {
 		return
 	}
-	idle := c.idle()
+	now := time.Since(c.server.start)
+	active := time.Duration(c.active.Load())
+	idle := now - active
 	switch {
-	case c.asked && idle >= c.server.cfg.Detect:
+	case c.asked > active: // and the time to answer is over
 		c.closeLocked(fmt.Sprintf("no answer within %v", c.server.cfg.Detect))
 	case idle < c.server.cfg.Idle:
-		c.asked = false
+		c.asked = 0
 		c.silence.Reset(c.server.cfg.Idle - idle)
 	default:
-		c.asked = true
+		c.asked = now
 		c.sendLocked(wire.ClientDetection(c.server.cfg.IP, c.server.seq.Add(1)))
 		c.silence.Reset(c.server.cfg.Detect)
 	}

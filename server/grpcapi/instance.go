@@ -11,7 +11,7 @@ import (
 
 func (s *Server) instance(ctx context.Context, c *conn, body []byte) *wire.Payload {
 	var q wire.InstanceRequest
-	if answer := decode(body, &q); answer != nil {
+	if answer := s.decode(c, body, &q); answer != nil {
 		return answer
 	}
 	svc := q.Key()
@@ -74,7 +74,7 @@ func unsupported(typ wire.Str) *wire.Payload {
 
 func (s *Server) batchInstance(ctx context.Context, c *conn, body []byte) *wire.Payload {
 	var q wire.BatchInstanceRequest
-	if answer := decode(body, &q); answer != nil {
+	if answer := s.decode(c, body, &q); answer != nil {
 		return answer
 	}
 	svc := q.Key()
@@ -112,7 +112,7 @@ func (s *Server) refuseOwn(c *conn, typ string, err error) *wire.Payload {
 
 func (s *Server) persistentInstance(ctx context.Context, c *conn, body []byte) *wire.Payload {
 	var q wire.InstanceRequest
-	if answer := decode(body, &q); answer != nil {
+	if answer := s.decode(c, body, &q); answer != nil {
 		return answer
 	}
 	svc := q.Key()

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"rollcall/naming"
 	"rollcall/push"
@@ -83,6 +86,7 @@ func New(cfg Config, l net.Listener, registry Registry, engine *push.Engine, log
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.NumStreamWorkers(cfg.Workers),
 		grpc.WaitForHandlers(true),
+		grpc.UnknownServiceHandler(unknownMethod),
 		// Clients ping every 60 s; the library's default would refuse that.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Hour, Timeout: 20 * time.Second}),
@@ -96,6 +100,12 @@ func New(cfg Config, l net.Listener, registry Registry, engine *push.Engine, log
 		Streams: []grpc.StreamDesc{{StreamName: "requestBiStream", Handler: s.stream, ServerStreams: true, ClientStreams: true}},
 	}, s)
 	return s
+}
+
+// unknownMethod answers calls outside the protocol.
+func unknownMethod(_ any, ss grpc.ServerStream) error {
+	name, _ := grpc.MethodFromServerStream(ss)
+	return status.Errorf(codes.Unimplemented, "Method not found: %s", strings.TrimPrefix(name, "/"))
 }
 
 // Start begins to serve.

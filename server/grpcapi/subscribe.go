@@ -9,7 +9,7 @@ import (
 
 func (s *Server) serviceQuery(_ context.Context, c *conn, body []byte) *wire.Payload {
 	var q wire.ServiceQueryRequest
-	if answer := decode(body, &q); answer != nil {
+	if answer := s.decode(c, body, &q); answer != nil {
 		return answer
 	}
 	svc, filter := q.Key(), naming.Filter{Clusters: string(q.Cluster), HealthyOnly: q.HealthyOnly.Value}
@@ -31,7 +31,7 @@ func check(svc naming.ServiceKey, f naming.Filter) error {
 
 func (s *Server) subscribeService(_ context.Context, c *conn, body []byte) *wire.Payload {
 	var q wire.SubscribeServiceRequest
-	if answer := decode(body, &q); answer != nil {
+	if answer := s.decode(c, body, &q); answer != nil {
 		return answer
 	}
 	svc, filter := q.Key(), naming.Filter{Clusters: string(q.Clusters)}
@@ -58,7 +58,7 @@ func (s *Server) subscribeService(_ context.Context, c *conn, body []byte) *wire
 
 func (s *Server) serviceList(_ context.Context, c *conn, body []byte) *wire.Payload {
 	var q wire.ServiceListRequest
-	if answer := decode(body, &q); answer != nil {
+	if answer := s.decode(c, body, &q); answer != nil {
 		return answer
 	}
 	svc := q.Key()

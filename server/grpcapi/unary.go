@@ -62,21 +62,22 @@ func (s *Server) unary(_ any, ctx context.Context, decode func(any) error, _ grp
 	return h(s, ctx, c, p.JSON()), nil
 }
 
-func (s *Server) healthCheck(_ context.Context, _ *conn, body []byte) *wire.Payload {
+func (s *Server) healthCheck(_ context.Context, c *conn, body []byte) *wire.Payload {
 	var request struct{}
-	if answer := decode(body, &request); answer != nil {
+	if answer := s.decode(c, body, &request); answer != nil {
 		return answer
 	}
 	return wire.HealthCheckAnswer()
 }
 
 // decode reads a request; the answer is nil if that worked.
-func decode(body []byte, request any) *wire.Payload {
+func (s *Server) decode(c *conn, body []byte, request any) *wire.Payload {
 	if string(body) == "null" {
 		return wire.ErrorAnswer(500, 502, "Invalid request")
 	}
 	if err := wire.Unmarshal(body, request); err != nil {
-		return wire.ErrorAnswer(500, 502, "errCode: 101, errMsg: Nacos deserialize failed. "+err.Error()+" ")
+		s.log.Debug("unreadable request", "conn", c.id, "err", err)
+		return wire.ErrorAnswer(500, 502, "errCode: 101, errMsg: Nacos deserialize failed.  ")
 	}
 	return nil
 }

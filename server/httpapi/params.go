@@ -15,7 +15,8 @@ import (
 // on real servers, so that a required one is then reported as missing.
 const maxForm = 2 << 20
 
-// params are the parameters of one request, by name. Values are as sent.
+// params are the parameters of one request, by name. Values are as sent; bytes
+// that are no UTF-8 are replaced.
 type params map[string]string
 
 // parse merges the query and a form body; the first value of a name wins.
@@ -68,23 +69,28 @@ func (p params) add(raw string) {
 
 func unescape(s string) (string, bool) {
 	if strings.IndexByte(s, '%') < 0 && strings.IndexByte(s, '+') < 0 {
-		return s, true
+		return strings.ToValidUTF8(s, "\uFFFD"), true
 	}
 	out, err := url.QueryUnescape(s)
-	return out, err == nil
+	return strings.ToValidUTF8(out, "\uFFFD"), err == nil
 }
 
-// text returns a trimmed value, or def where it is missing or blank.
+// text returns a value as it was sent, or def where it is missing or blank.
 func (p params) text(name, def string) string {
-	if v := strings.TrimSpace(p[name]); v != "" {
+	if v := p[name]; strings.TrimSpace(v) != "" {
 		return v
 	}
 	return def
 }
 
-// required returns a trimmed value that must be there.
+// word returns a trimmed value, or def where it is missing or blank.
+func (p params) word(name, def string) string {
+	return strings.TrimSpace(p.text(name, def))
+}
+
+// required returns a value that must be there and not be blank.
 func (p params) required(name string) (string, error) {
-	if v := strings.TrimSpace(p[name]); v != "" {
+	if v := p.text(name, ""); v != "" {
 		return v, nil
 	}
 	return "", missing(name)
@@ -96,7 +102,7 @@ func missing(name string) error {
 
 // flag reads a boolean of v1: a few words are true, everything else is false.
 func (p params) flag(name string, def bool) bool {
-	switch strings.ToLower(p.text(name, "")) {
+	switch strings.ToLower(p.word(name, "")) {
 	case "":
 		return def
 	case "true", "yes", "y", "on", "t":
@@ -107,7 +113,7 @@ func (p params) flag(name string, def bool) bool {
 
 // boolean reads a boolean of v2, which must be one.
 func (p params) boolean(name string, def bool) (bool, error) {
-	switch v := p.text(name, ""); strings.ToLower(v) {
+	switch v := p.word(name, ""); strings.ToLower(v) {
 	case "":
 		return def, nil
 	case "true", "on", "yes", "1":
@@ -129,7 +135,7 @@ func badValue(name, value, rule string) error {
 
 // number reads a number; text gives the error for one that is none.
 func (p params) number(name string, def float64) (float64, error) {
-	v := p.text(name, "")
+	v := p.word(name, "")
 	if v == "" {
 		return def, nil
 	}
@@ -142,7 +148,7 @@ func (p params) number(name string, def float64) (float64, error) {
 
 // integer reads an integer that must be one.
 func (p params) integer(name string, def int64) (int64, error) {
-	v := p.text(name, "")
+	v := p.word(name, "")
 	if v == "" {
 		return def, nil
 	}

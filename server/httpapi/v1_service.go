@@ -203,11 +203,16 @@ func (s *Server) serviceListV1(q *request) (answer, error) {
 	no, _ := q.integer("pageNo", 0)
 	size, _ := q.integer("pageSize", 0)
 	if size < 0 {
-		return answer{}, &naming.InvalidError{Fault: naming.FaultValue, Field: "pageSize", Text: "fromIndex(0) > toIndex(" + strconv.FormatInt(size, 10) + ")"}
+		return answer{}, negativePage(size)
 	}
 	names, count := s.registry.ServicePage(namespace, group, no, size)
 	b := strconv.AppendInt([]byte(`{"count":`), int64(count), 10)
 	return jsonBody(append(wire.AppendStrings(append(b, `,"doms":`...), names), '}')), nil
+}
+
+// negativePage is the protocol's text for a page of less than nothing.
+func negativePage(size int64) error {
+	return &naming.InvalidError{Fault: naming.FaultValue, Field: "pageSize", Text: "fromIndex(0) > toIndex(" + strconv.FormatInt(size, 10) + ")"}
 }
 
 func checkGroup(namespace, group string) error {

@@ -15,7 +15,20 @@ func lackingForm(name, typ string) error {
 
 // lackingParameter is the text of v2 for a missing single parameter.
 func lackingParameter(name string) error {
-	return &naming.InvalidError{Fault: naming.FaultMissing, Field: name, Text: "Required request parameter '" + name + "' for method parameter type String is not present"}
+	return &naming.InvalidError{Fault: naming.FaultMissing, Field: name, Text: "Required request parameter '" + name + "' for method parameter type " + parameterType(name) + " is not present"}
+}
+
+// parameterType is the type that the protocol's texts give a parameter.
+func parameterType(name string) string {
+	switch name {
+	case "port":
+		return "Integer"
+	case "weight":
+		return "Double"
+	case "enabled":
+		return "Boolean"
+	}
+	return "String"
 }
 
 // serviceV2 reads the service that a v2 request names by its plain name and its
@@ -318,7 +331,7 @@ func (s *Server) serviceListV2(q *request) ([]byte, error) {
 		return nil, err
 	}
 	if size < 0 {
-		return nil, badValue("pageSize", strconv.FormatInt(size, 10), "0 or more")
+		return nil, negativePage(size)
 	}
 	names, count := s.registry.ServicePage(namespace, group, no, min(size, maxPage))
 	b := strconv.AppendInt([]byte(`{"count":`), int64(count), 10)

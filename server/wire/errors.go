@@ -90,6 +90,8 @@ func RefusalOf(err error) Refusal {
 		case naming.FaultServiceNotEmpty:
 			r.Code = CodeServiceNotEmpty
 		case naming.FaultInstanceUnknown:
+			r.Status, r.Code = http.StatusNotFound, CodeInstanceUnknown
+		case naming.FaultResourceUnknown:
 			r.Status, r.Code = http.StatusNotFound, CodeNotFound
 		}
 	case errors.Is(err, consistency.ErrNoLeader), errors.Is(err, consistency.ErrNotReady),
