@@ -41,7 +41,10 @@ func (c *Client) Watch(ctx context.Context, svc naming.ServiceKey, clusters stri
 		return fmt.Errorf("connect to %s: %w", target, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer func() { cancel(); _ = conn.Close() }()
+	defer func() {
+		cancel()
+		_ = conn.Close()
+	}()
 	w := &watch{conn: conn, agent: c.agent}
 	return w.run(ctx, svc, clusters, fn)
 }
@@ -83,14 +86,17 @@ func (w *watch) run(ctx context.Context, svc naming.ServiceKey, clusters string,
 	}
 	fn(first.ServiceInfo)
 
-	healthCh := make(chan error, 1)
-	go func() { healthCh <- w.keepAlive(ctx) }()
+	doneCh := make(chan struct{})
+	go func() {
+		defer close(doneCh)
+		w.keepAlive(ctx)
+	}()
 	err = w.receive(first.ServiceInfo.LastRefTimeMs, fn)
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	_ = w.conn.Close()
-	<-healthCh
+	<-doneCh
 	return err
 }
 
@@ -130,18 +136,20 @@ func (w *watch) receive(lastMs int64, fn func(Service)) error {
 	}
 }
 
-func (w *watch) keepAlive(ctx context.Context) error {
+// keepAlive tells the server every few seconds that the client is there, until the
+// stream ends; a call that fails shows on the stream too.
+func (w *watch) keepAlive(ctx context.Context) {
 	ticker := time.NewTicker(healthEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return
 		case <-w.stream.Context().Done():
-			return w.stream.Context().Err()
+			return
 		case <-ticker.C:
 			if _, err := w.ask(ctx, wire.TypeHealthCheck, struct{}{}); err != nil {
-				return err
+				return
 			}
 		}
 	}

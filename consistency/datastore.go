@@ -17,6 +17,7 @@ type DataStore struct {
 	services  map[naming.ServiceKey]*service
 	sorted    map[string][]naming.ServiceKey // by namespace; "" is all; missing: to be made
 	instances int
+	switches  map[string]string
 	listeners []func(ServiceChanged) // set before the first change
 }
 
@@ -29,7 +30,8 @@ type service struct {
 	overrides  map[naming.InstanceKey]*naming.Override
 	// doubled is set when a reader met one address with several publishers: then
 	// an equal registration can still change which of them wins.
-	doubled bool
+	doubled  bool
+	revision uint64 // raised with each publication
 }
 
 type record struct {
@@ -42,6 +44,7 @@ func NewDataStore() *DataStore {
 	return &DataStore{
 		services: make(map[naming.ServiceKey]*service),
 		sorted:   make(map[string][]naming.ServiceKey),
+		switches: make(map[string]string),
 	}
 }
 
@@ -67,15 +70,9 @@ func (d *DataStore) publishLocked(p Publication, v Version) (changed bool) {
 		}
 		s = d.createLocked(p.Service)
 	}
+	s.revision++
 	old := s.publishers[p.Publisher]
-	records := make([]record, 0, len(p.Instances))
-	for _, i := range p.Instances {
-		if n := indexOf(records, i.Key()); n >= 0 { // the later one in a batch wins
-			records[n].instance = i
-		} else {
-			records = append(records, record{i, v})
-		}
-	}
+	records := recordsOf(p.Instances, v)
 	changed = s.doubled || !slices.EqualFunc(old, records, func(a, b record) bool { return a.instance.Equal(b.instance) })
 	if len(records) == 0 {
 		delete(s.publishers, p.Publisher)
@@ -89,12 +86,19 @@ func (d *DataStore) publishLocked(p Publication, v Version) (changed bool) {
 // Put stores one datum with its version and fires ServiceChanged.
 func (d *DataStore) Put(dt Datum) {
 	d.mu.Lock()
+	if dt.Kind == KindSwitch {
+		d.switches[dt.Switch] = dt.Value
+		d.mu.Unlock()
+		d.fire(dt.Service)
+		return
+	}
 	s := d.services[dt.Service]
 	if s == nil {
 		s = d.createLocked(dt.Service)
 	}
 	switch dt.Kind {
 	case KindInstance:
+		s.revision++
 		records := slices.Clone(s.publishers[dt.Publisher])
 		added := 0
 		if n := indexOf(records, dt.Instance.Key()); n >= 0 {
@@ -112,6 +116,7 @@ func (d *DataStore) Put(dt Datum) {
 			s.overrides = make(map[naming.InstanceKey]*naming.Override)
 		}
 		s.overrides[dt.Key.Instance] = dt.Override
+	case KindSwitch: // has no service
 	}
 	d.mu.Unlock()
 	d.fire(dt.Service)
@@ -128,6 +133,11 @@ func (d *DataStore) Delete(k Key) {
 }
 
 func (d *DataStore) deleteLocked(k Key) bool {
+	if k.Kind == KindSwitch {
+		_, ok := d.switches[k.Switch]
+		delete(d.switches, k.Switch)
+		return ok
+	}
 	s := d.services[k.Service]
 	if s == nil {
 		return false
@@ -156,6 +166,7 @@ func (d *DataStore) deleteLocked(k Key) bool {
 			return false
 		}
 		delete(s.overrides, k.Instance)
+	case KindSwitch: // has no service
 	}
 	d.countLocked(k.Service, s, 0)
 	return true
@@ -213,6 +224,7 @@ func (d *DataStore) Service(k naming.ServiceKey) (naming.Service, bool) {
 	}
 	out := naming.Service{Key: k, Settings: s.settings}
 	out.Overrides = maps.Clone(s.overrides)
+	revision, doubled := s.revision, s.doubled
 	d.mu.RUnlock()
 
 	slices.SortFunc(rows, func(a, b record) int { // newest first within a row
@@ -227,10 +239,14 @@ func (d *DataStore) Service(k naming.ServiceKey) (naming.Service, bool) {
 			out.Instances = append(out.Instances, r.instance)
 		}
 	}
-	if len(out.Instances) < len(rows) {
+	if len(out.Instances) < len(rows) && !doubled {
 		d.mu.Lock()
 		s.doubled = true
+		moved := s.revision != revision
 		d.mu.Unlock()
+		if moved { // an equal publication may have changed the winner without a notice
+			return d.Service(k)
+		}
 	}
 	return out, true
 }
@@ -244,6 +260,14 @@ func (d *DataStore) Stat(k naming.ServiceKey) Stat {
 		return Stat{}
 	}
 	return Stat{Exists: true, Instances: s.instances, Overrides: len(s.overrides), Settings: s.settings}
+}
+
+// Switches returns the values of the switches that were changed, by name; the map
+// is the caller's.
+func (d *DataStore) Switches() map[string]string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return maps.Clone(d.switches)
 }
 
 // Services returns sorted keys as [Store.Services] does.
@@ -280,6 +304,9 @@ func (d *DataStore) Datums() []Datum {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	out := make([]Datum, 0, d.instances)
+	for name, value := range d.switches {
+		out = append(out, Datum{Key: Key{Kind: KindSwitch, Switch: name}, Value: value})
+	}
 	for k, s := range d.services {
 		for publisher, records := range s.publishers {
 			for _, r := range records {
@@ -300,7 +327,8 @@ func (d *DataStore) Datums() []Datum {
 }
 
 // Replace makes the given datums the whole content, then fires ServiceChanged for
-// each service of the old or the new content.
+// each service of the old or the new content, and for the zero key if switches
+// changed.
 func (d *DataStore) Replace(datums []Datum) {
 	fresh := NewDataStore()
 	for _, dt := range datums {
@@ -308,7 +336,8 @@ func (d *DataStore) Replace(datums []Datum) {
 	}
 	d.mu.Lock()
 	old := d.services
-	d.services, d.instances = fresh.services, fresh.instances
+	switched := !maps.Equal(d.switches, fresh.switches)
+	d.services, d.instances, d.switches = fresh.services, fresh.instances, fresh.switches
 	clear(d.sorted)
 	d.mu.Unlock()
 	for k := range old {
@@ -319,6 +348,28 @@ func (d *DataStore) Replace(datums []Datum) {
 			d.fire(k)
 		}
 	}
+	if switched {
+		d.fire(naming.ServiceKey{})
+	}
+}
+
+// recordsOf returns a record for each key; of two instances with one key the later
+// one wins.
+func recordsOf(instances []*naming.Instance, v Version) []record {
+	records := make([]record, 0, len(instances))
+	if len(instances) == 1 {
+		return append(records, record{instances[0], v})
+	}
+	at := make(map[naming.InstanceKey]int, len(instances))
+	for _, i := range instances {
+		if n, ok := at[i.Key()]; ok {
+			records[n].instance = i
+			continue
+		}
+		at[i.Key()] = len(records)
+		records = append(records, record{i, v})
+	}
+	return records
 }
 
 func indexOf(records []record, k naming.InstanceKey) int {

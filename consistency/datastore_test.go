@@ -56,6 +56,7 @@ func (action) Generate(random *rand.Rand, _ int) reflect.Value {
 			a.put.Settings = &naming.Settings{ProtectThreshold: float64(random.Intn(2))}
 		case consistency.KindOverride:
 			a.put.Override = &naming.Override{Weight: float64(random.Intn(2))}
+		case consistency.KindSwitch: // in a test of its own
 		}
 	case 6:
 		a.remove = &k
@@ -144,7 +145,7 @@ func (m *model) service(k naming.ServiceKey) (naming.Service, consistency.Stat) 
 			}
 			s.Overrides[key.Instance] = d.Override
 			st.Overrides++
-		case consistency.KindInstance:
+		case consistency.KindInstance, consistency.KindSwitch:
 		}
 	}
 	return s, st
@@ -366,3 +367,25 @@ func BenchmarkDataStore(b *testing.B) {
 
 // sign makes results of Compare comparable.
 func sign(n int) int { return cmp.Compare(n, 0) }
+
+func TestDataStore_Switches(t *testing.T) {
+	d := consistency.NewDataStore()
+	var fired []naming.ServiceKey
+	d.Listen(func(c consistency.ServiceChanged) { fired = append(fired, c.Service) })
+	require.Empty(t, d.Switches())
+	k := consistency.Key{Kind: consistency.KindSwitch, Switch: "lightBeatEnabled"}
+	d.Put(consistency.Datum{Key: k, Value: "false"})
+	require.Equal(t, map[string]string{"lightBeatEnabled": "false"}, d.Switches())
+	require.Equal(t, []naming.ServiceKey{{}}, fired)
+	require.Empty(t, d.Services(""), "a switch is no service")
+	require.Equal(t, []consistency.Datum{{Key: k, Value: "false"}}, d.Datums())
+
+	other := consistency.NewDataStore()
+	other.Replace(d.Datums())
+	require.Equal(t, d.Switches(), other.Switches())
+
+	d.Delete(k)
+	d.Delete(k)
+	require.Empty(t, d.Switches())
+	require.Len(t, fired, 2)
+}

@@ -16,6 +16,7 @@ const (
 	KindInstance Kind = iota + 1 // one published instance
 	KindSettings                 // one service's settings
 	KindOverride                 // one operator override of an instance
+	KindSwitch                   // one switch of all nodes
 )
 
 // Key names a datum. It is comparable.
@@ -24,6 +25,7 @@ type Key struct {
 	Kind      Kind
 	Publisher string             // of an instance; else empty
 	Instance  naming.InstanceKey // of an instance or override; else zero
+	Switch    string             // name of a switch; its Service is zero
 }
 
 // Datum is one replicated record. The field that its Kind names is set.
@@ -33,6 +35,7 @@ type Datum struct {
 	Instance *naming.Instance
 	Settings *naming.Settings
 	Override *naming.Override
+	Value    string // of a switch
 }
 
 // Publication is everything that one publisher has in one service.
@@ -42,7 +45,8 @@ type Publication struct {
 	Instances []*naming.Instance // empty: the publisher withdraws
 }
 
-// ServiceChanged is the notice that the state of a service may have changed.
+// ServiceChanged is the notice that the state of a service may have changed; the
+// zero key stands for the switches.
 type ServiceChanged struct {
 	Service naming.ServiceKey
 }

@@ -91,6 +91,9 @@ func (r *Router) Services(namespace string) []naming.ServiceKey {
 	return slices.Compact(out)
 }
 
+// Switches returns the changed switches; see [Store.Switches].
+func (r *Router) Switches() map[string]string { return r.persistent.Switches() }
+
 // Listen adds a listener to both stores; see [Store.Listen].
 func (r *Router) Listen(fn func(ServiceChanged)) {
 	r.persistent.Listen(fn)

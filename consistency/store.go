@@ -33,6 +33,9 @@ type Store interface {
 	// Services returns the keys of the services of a namespace, sorted; of all
 	// namespaces when it is empty. The caller must not alter the slice.
 	Services(namespace string) []naming.ServiceKey
+	// Switches returns the values of the switches that were changed, by name; the
+	// map is the caller's. Only a store of persistent data has any.
+	Switches() map[string]string
 	// Listen adds a listener; call it before Start. fn is called after each change
 	// of state, from the goroutine that made it, and must not block.
 	Listen(fn func(ServiceChanged))

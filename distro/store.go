@@ -117,5 +117,8 @@ func (s *Store) Services(namespace string) []naming.ServiceKey { return s.data.S
 // Listen implements [consistency.Store].
 func (s *Store) Listen(fn func(consistency.ServiceChanged)) { s.data.Listen(fn) }
 
+// Switches implements [consistency.Store]: there are none among ephemeral data.
+func (s *Store) Switches() map[string]string { return nil }
+
 // Counts returns the number of services and of published instances.
 func (s *Store) Counts() (services, instances int) { return s.data.Counts() }

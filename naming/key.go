@@ -29,7 +29,13 @@ func (k ServiceKey) String() string { return k.Namespace + "##" + k.Grouped() }
 
 // Compare orders keys by namespace, group and name.
 func (k ServiceKey) Compare(o ServiceKey) int {
-	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Group, o.Group), cmp.Compare(k.Name, o.Name))
+	if c := cmp.Compare(k.Namespace, o.Namespace); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(k.Group, o.Group); c != 0 {
+		return c
+	}
+	return cmp.Compare(k.Name, o.Name)
 }
 
 // SplitGrouped takes "group@@name" apart at the first separator. ok is false
@@ -46,7 +52,13 @@ type InstanceKey struct {
 
 // Compare orders keys by cluster, ip (as text) and port.
 func (k InstanceKey) Compare(o InstanceKey) int {
-	return cmp.Or(cmp.Compare(k.Cluster, o.Cluster), cmp.Compare(k.IP, o.IP), cmp.Compare(k.Port, o.Port))
+	if c := cmp.Compare(k.Cluster, o.Cluster); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(k.IP, o.IP); c != 0 {
+		return c
+	}
+	return cmp.Compare(k.Port, o.Port)
 }
 
 // Address returns "ip:port"; an IPv6 address stands without brackets, as clients

@@ -40,8 +40,13 @@ func (c Config) Validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"quiet", c.Quiet}, {"max", c.Max}, {"first", c.First}, {"ack", c.Ack},
-		{"retry", c.Retry}, {"udp-ack", c.UDPAck}, {"udp-lease", c.UDPLease},
+		{"quiet", c.Quiet},
+		{"max", c.Max},
+		{"first", c.First},
+		{"ack", c.Ack},
+		{"retry", c.Retry},
+		{"udp-ack", c.UDPAck},
+		{"udp-lease", c.UDPLease},
 	} {
 		if f.d <= 0 {
 			return fmt.Errorf("push.%s is %v: it must be above zero", f.name, f.d)

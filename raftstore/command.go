@@ -76,6 +76,8 @@ func putOperation(d consistency.Datum) (*Operation, error) {
 		return &Operation{Change: &Operation_PutSettings{settingsOp(d)}}, nil
 	case d.Kind == consistency.KindOverride && d.Override != nil:
 		return &Operation{Change: &Operation_PutOverride{overrideOp(d)}}, nil
+	case d.Kind == consistency.KindSwitch && d.Switch != "":
+		return &Operation{Change: &Operation_PutSwitch{switchOp(d)}}, nil
 	}
 	return nil, fmt.Errorf("datum of kind %d without its value", d.Kind)
 }
@@ -90,6 +92,8 @@ func deleteOperation(k consistency.Key) (*Operation, error) {
 		op.Kind = DatumKind_DATUM_KIND_SETTINGS
 	case consistency.KindOverride:
 		op.Kind, op.Instance = DatumKind_DATUM_KIND_OVERRIDE, instanceKeyMessage(k.Instance)
+	case consistency.KindSwitch:
+		op.Kind, op.Switch = DatumKind_DATUM_KIND_SWITCH, k.Switch
 	default:
 		return nil, fmt.Errorf("key of unknown kind %d", k.Kind)
 	}
@@ -139,6 +143,8 @@ func putDatum(op *Operation) (consistency.Datum, error) {
 		return settingsDatum(c.PutSettings)
 	case *Operation_PutOverride:
 		return overrideDatum(c.PutOverride)
+	case *Operation_PutSwitch:
+		return switchDatum(c.PutSwitch)
 	}
 	return consistency.Datum{}, fmt.Errorf("%w: unknown operation", errMalformed)
 }
@@ -155,6 +161,8 @@ func deletedKey(m *DeleteOp) (consistency.Key, error) {
 		k.Kind = consistency.KindSettings
 	case DatumKind_DATUM_KIND_OVERRIDE:
 		k.Kind, k.Instance = consistency.KindOverride, instanceKey(m.Instance)
+	case DatumKind_DATUM_KIND_SWITCH:
+		k.Kind, k.Switch = consistency.KindSwitch, m.Switch
 	default:
 		return k, fmt.Errorf("%w: deletion of kind %d", errMalformed, m.Kind)
 	}
@@ -192,6 +200,17 @@ func overrideOp(d consistency.Datum) *OverrideOp {
 		Instance: instanceKeyMessage(d.Key.Instance),
 		Override: &Override{Weight: d.Override.Weight, Enabled: d.Override.Enabled, Metadata: d.Override.Metadata},
 	}
+}
+
+func switchOp(d consistency.Datum) *SwitchOp {
+	return &SwitchOp{Name: d.Switch, Value: d.Value}
+}
+
+func switchDatum(m *SwitchOp) (consistency.Datum, error) {
+	if m.GetName() == "" {
+		return consistency.Datum{}, fmt.Errorf("%w: switch without a name", errMalformed)
+	}
+	return consistency.Datum{Key: consistency.Key{Kind: consistency.KindSwitch, Switch: m.Name}, Value: m.Value}, nil
 }
 
 func instanceDatum(m *InstanceOp) (consistency.Datum, error) {

@@ -32,6 +32,7 @@ const (
 	DatumKind_DATUM_KIND_INSTANCE    DatumKind = 1
 	DatumKind_DATUM_KIND_SETTINGS    DatumKind = 2
 	DatumKind_DATUM_KIND_OVERRIDE    DatumKind = 3
+	DatumKind_DATUM_KIND_SWITCH      DatumKind = 4
 )
 
 // Enum value maps for DatumKind.
@@ -41,12 +42,14 @@ var (
 		1: "DATUM_KIND_INSTANCE",
 		2: "DATUM_KIND_SETTINGS",
 		3: "DATUM_KIND_OVERRIDE",
+		4: "DATUM_KIND_SWITCH",
 	}
 	DatumKind_value = map[string]int32{
 		"DATUM_KIND_UNSPECIFIED": 0,
 		"DATUM_KIND_INSTANCE":    1,
 		"DATUM_KIND_SETTINGS":    2,
 		"DATUM_KIND_OVERRIDE":    3,
+		"DATUM_KIND_SWITCH":      4,
 	}
 )
 
@@ -181,6 +184,7 @@ type Operation struct {
 	//	*Operation_PutSettings
 	//	*Operation_PutOverride
 	//	*Operation_Delete
+	//	*Operation_PutSwitch
 	Change        isOperation_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -268,6 +272,15 @@ func (x *Operation) GetDelete() *DeleteOp {
 	return nil
 }
 
+func (x *Operation) GetPutSwitch() *SwitchOp {
+	if x != nil {
+		if x, ok := x.Change.(*Operation_PutSwitch); ok {
+			return x.PutSwitch
+		}
+	}
+	return nil
+}
+
 type isOperation_Change interface {
 	isOperation_Change()
 }
@@ -292,6 +305,10 @@ type Operation_Delete struct {
 	Delete *DeleteOp `protobuf:"bytes,5,opt,name=delete,proto3,oneof"`
 }
 
+type Operation_PutSwitch struct {
+	PutSwitch *SwitchOp `protobuf:"bytes,6,opt,name=put_switch,json=putSwitch,proto3,oneof"`
+}
+
 func (*Operation_Publish) isOperation_Change() {}
 
 func (*Operation_PutInstance) isOperation_Change() {}
@@ -301,6 +318,8 @@ func (*Operation_PutSettings) isOperation_Change() {}
 func (*Operation_PutOverride) isOperation_Change() {}
 
 func (*Operation_Delete) isOperation_Change() {}
+
+func (*Operation_PutSwitch) isOperation_Change() {}
 
 // PublishOp makes the instances all that the publisher has in the service.
 type PublishOp struct {
@@ -541,6 +560,7 @@ type DeleteOp struct {
 	Kind          DatumKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=rollcall.raft.v1.DatumKind" json:"kind,omitempty"`
 	Publisher     string                 `protobuf:"bytes,3,opt,name=publisher,proto3" json:"publisher,omitempty"` // of an instance
 	Instance      *InstanceKey           `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`   // of an instance or override
+	Switch        string                 `protobuf:"bytes,5,opt,name=switch,proto3" json:"switch,omitempty"`       // of a switch; its service is empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -603,6 +623,66 @@ func (x *DeleteOp) GetInstance() *InstanceKey {
 	return nil
 }
 
+func (x *DeleteOp) GetSwitch() string {
+	if x != nil {
+		return x.Switch
+	}
+	return ""
+}
+
+// SwitchOp sets one switch of all nodes.
+type SwitchOp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwitchOp) Reset() {
+	*x = SwitchOp{}
+	mi := &file_raftstore_command_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwitchOp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwitchOp) ProtoMessage() {}
+
+func (x *SwitchOp) ProtoReflect() protoreflect.Message {
+	mi := &file_raftstore_command_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwitchOp.ProtoReflect.Descriptor instead.
+func (*SwitchOp) Descriptor() ([]byte, []int) {
+	return file_raftstore_command_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SwitchOp) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SwitchOp) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 type ServiceKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -614,7 +694,7 @@ type ServiceKey struct {
 
 func (x *ServiceKey) Reset() {
 	*x = ServiceKey{}
-	mi := &file_raftstore_command_proto_msgTypes[7]
+	mi := &file_raftstore_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +706,7 @@ func (x *ServiceKey) String() string {
 func (*ServiceKey) ProtoMessage() {}
 
 func (x *ServiceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[7]
+	mi := &file_raftstore_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +719,7 @@ func (x *ServiceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceKey.ProtoReflect.Descriptor instead.
 func (*ServiceKey) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{7}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ServiceKey) GetNamespace() string {
@@ -674,7 +754,7 @@ type InstanceKey struct {
 
 func (x *InstanceKey) Reset() {
 	*x = InstanceKey{}
-	mi := &file_raftstore_command_proto_msgTypes[8]
+	mi := &file_raftstore_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +766,7 @@ func (x *InstanceKey) String() string {
 func (*InstanceKey) ProtoMessage() {}
 
 func (x *InstanceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[8]
+	mi := &file_raftstore_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +779,7 @@ func (x *InstanceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceKey.ProtoReflect.Descriptor instead.
 func (*InstanceKey) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{8}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InstanceKey) GetCluster() string {
@@ -740,7 +820,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_raftstore_command_proto_msgTypes[9]
+	mi := &file_raftstore_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +832,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[9]
+	mi := &file_raftstore_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +845,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{9}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Instance) GetId() string {
@@ -843,7 +923,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_raftstore_command_proto_msgTypes[10]
+	mi := &file_raftstore_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +935,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[10]
+	mi := &file_raftstore_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +948,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{10}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Settings) GetKind() ServiceKind {
@@ -910,7 +990,7 @@ type Selector struct {
 
 func (x *Selector) Reset() {
 	*x = Selector{}
-	mi := &file_raftstore_command_proto_msgTypes[11]
+	mi := &file_raftstore_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1002,7 @@ func (x *Selector) String() string {
 func (*Selector) ProtoMessage() {}
 
 func (x *Selector) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[11]
+	mi := &file_raftstore_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1015,7 @@ func (x *Selector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selector.ProtoReflect.Descriptor instead.
 func (*Selector) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{11}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Selector) GetType() string {
@@ -970,7 +1050,7 @@ type Override struct {
 
 func (x *Override) Reset() {
 	*x = Override{}
-	mi := &file_raftstore_command_proto_msgTypes[12]
+	mi := &file_raftstore_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1062,7 @@ func (x *Override) String() string {
 func (*Override) ProtoMessage() {}
 
 func (x *Override) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[12]
+	mi := &file_raftstore_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1075,7 @@ func (x *Override) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Override.ProtoReflect.Descriptor instead.
 func (*Override) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{12}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Override) GetWeight() float64 {
@@ -1031,7 +1111,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftstore_command_proto_msgTypes[13]
+	mi := &file_raftstore_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1123,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[13]
+	mi := &file_raftstore_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1136,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{13}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1089,6 +1169,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Instance
 	//	*SnapshotRecord_Settings
 	//	*SnapshotRecord_Override
+	//	*SnapshotRecord_Switch
 	Datum         isSnapshotRecord_Datum `protobuf_oneof:"datum"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1096,7 +1177,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftstore_command_proto_msgTypes[14]
+	mi := &file_raftstore_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1189,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[14]
+	mi := &file_raftstore_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1202,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{14}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SnapshotRecord) GetVersion() uint64 {
@@ -1165,6 +1246,15 @@ func (x *SnapshotRecord) GetOverride() *OverrideOp {
 	return nil
 }
 
+func (x *SnapshotRecord) GetSwitch() *SwitchOp {
+	if x != nil {
+		if x, ok := x.Datum.(*SnapshotRecord_Switch); ok {
+			return x.Switch
+		}
+	}
+	return nil
+}
+
 type isSnapshotRecord_Datum interface {
 	isSnapshotRecord_Datum()
 }
@@ -1181,11 +1271,17 @@ type SnapshotRecord_Override struct {
 	Override *OverrideOp `protobuf:"bytes,4,opt,name=override,proto3,oneof"`
 }
 
+type SnapshotRecord_Switch struct {
+	Switch *SwitchOp `protobuf:"bytes,5,opt,name=switch,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Instance) isSnapshotRecord_Datum() {}
 
 func (*SnapshotRecord_Settings) isSnapshotRecord_Datum() {}
 
 func (*SnapshotRecord_Override) isSnapshotRecord_Datum() {}
+
+func (*SnapshotRecord_Switch) isSnapshotRecord_Datum() {}
 
 var File_raftstore_command_proto protoreflect.FileDescriptor
 
@@ -1195,13 +1291,15 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"\aCommand\x12;\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x1b.rollcall.raft.v1.OperationR\n" +
-	"operations\"\xcd\x02\n" +
+	"operations\"\x8a\x03\n" +
 	"\tOperation\x127\n" +
 	"\apublish\x18\x01 \x01(\v2\x1b.rollcall.raft.v1.PublishOpH\x00R\apublish\x12A\n" +
 	"\fput_instance\x18\x02 \x01(\v2\x1c.rollcall.raft.v1.InstanceOpH\x00R\vputInstance\x12A\n" +
 	"\fput_settings\x18\x03 \x01(\v2\x1c.rollcall.raft.v1.SettingsOpH\x00R\vputSettings\x12A\n" +
 	"\fput_override\x18\x04 \x01(\v2\x1c.rollcall.raft.v1.OverrideOpH\x00R\vputOverride\x124\n" +
-	"\x06delete\x18\x05 \x01(\v2\x1a.rollcall.raft.v1.DeleteOpH\x00R\x06deleteB\b\n" +
+	"\x06delete\x18\x05 \x01(\v2\x1a.rollcall.raft.v1.DeleteOpH\x00R\x06delete\x12;\n" +
+	"\n" +
+	"put_switch\x18\x06 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\tputSwitchB\b\n" +
 	"\x06change\"\x9b\x01\n" +
 	"\tPublishOp\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.rollcall.raft.v1.ServiceKeyR\aservice\x12\x1c\n" +
@@ -1220,12 +1318,16 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"OverrideOp\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.rollcall.raft.v1.ServiceKeyR\aservice\x129\n" +
 	"\binstance\x18\x02 \x01(\v2\x1d.rollcall.raft.v1.InstanceKeyR\binstance\x126\n" +
-	"\boverride\x18\x03 \x01(\v2\x1a.rollcall.raft.v1.OverrideR\boverride\"\xcc\x01\n" +
+	"\boverride\x18\x03 \x01(\v2\x1a.rollcall.raft.v1.OverrideR\boverride\"\xe4\x01\n" +
 	"\bDeleteOp\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.rollcall.raft.v1.ServiceKeyR\aservice\x12/\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1b.rollcall.raft.v1.DatumKindR\x04kind\x12\x1c\n" +
 	"\tpublisher\x18\x03 \x01(\tR\tpublisher\x129\n" +
-	"\binstance\x18\x04 \x01(\v2\x1d.rollcall.raft.v1.InstanceKeyR\binstance\"T\n" +
+	"\binstance\x18\x04 \x01(\v2\x1d.rollcall.raft.v1.InstanceKeyR\binstance\x12\x16\n" +
+	"\x06switch\x18\x05 \x01(\tR\x06switch\"4\n" +
+	"\bSwitchOp\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"T\n" +
 	"\n" +
 	"ServiceKey\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1272,18 +1374,20 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
-	"\arecords\x18\x03 \x01(\x04R\arecords\"\xe7\x01\n" +
+	"\arecords\x18\x03 \x01(\x04R\arecords\"\x9d\x02\n" +
 	"\x0eSnapshotRecord\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12:\n" +
 	"\binstance\x18\x02 \x01(\v2\x1c.rollcall.raft.v1.InstanceOpH\x00R\binstance\x12:\n" +
 	"\bsettings\x18\x03 \x01(\v2\x1c.rollcall.raft.v1.SettingsOpH\x00R\bsettings\x12:\n" +
-	"\boverride\x18\x04 \x01(\v2\x1c.rollcall.raft.v1.OverrideOpH\x00R\boverrideB\a\n" +
-	"\x05datum*r\n" +
+	"\boverride\x18\x04 \x01(\v2\x1c.rollcall.raft.v1.OverrideOpH\x00R\boverride\x124\n" +
+	"\x06switch\x18\x05 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\x06switchB\a\n" +
+	"\x05datum*\x89\x01\n" +
 	"\tDatumKind\x12\x1a\n" +
 	"\x16DATUM_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DATUM_KIND_INSTANCE\x10\x01\x12\x17\n" +
 	"\x13DATUM_KIND_SETTINGS\x10\x02\x12\x17\n" +
-	"\x13DATUM_KIND_OVERRIDE\x10\x03*]\n" +
+	"\x13DATUM_KIND_OVERRIDE\x10\x03\x12\x15\n" +
+	"\x11DATUM_KIND_SWITCH\x10\x04*]\n" +
 	"\vServiceKind\x12\x15\n" +
 	"\x11SERVICE_KIND_NONE\x10\x00\x12\x1a\n" +
 	"\x16SERVICE_KIND_EPHEMERAL\x10\x01\x12\x1b\n" +
@@ -1302,7 +1406,7 @@ func file_raftstore_command_proto_rawDescGZIP() []byte {
 }
 
 var file_raftstore_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_raftstore_command_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_raftstore_command_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_raftstore_command_proto_goTypes = []any{
 	(DatumKind)(0),         // 0: rollcall.raft.v1.DatumKind
 	(ServiceKind)(0),       // 1: rollcall.raft.v1.ServiceKind
@@ -1313,17 +1417,18 @@ var file_raftstore_command_proto_goTypes = []any{
 	(*SettingsOp)(nil),     // 6: rollcall.raft.v1.SettingsOp
 	(*OverrideOp)(nil),     // 7: rollcall.raft.v1.OverrideOp
 	(*DeleteOp)(nil),       // 8: rollcall.raft.v1.DeleteOp
-	(*ServiceKey)(nil),     // 9: rollcall.raft.v1.ServiceKey
-	(*InstanceKey)(nil),    // 10: rollcall.raft.v1.InstanceKey
-	(*Instance)(nil),       // 11: rollcall.raft.v1.Instance
-	(*Settings)(nil),       // 12: rollcall.raft.v1.Settings
-	(*Selector)(nil),       // 13: rollcall.raft.v1.Selector
-	(*Override)(nil),       // 14: rollcall.raft.v1.Override
-	(*SnapshotHeader)(nil), // 15: rollcall.raft.v1.SnapshotHeader
-	(*SnapshotRecord)(nil), // 16: rollcall.raft.v1.SnapshotRecord
-	nil,                    // 17: rollcall.raft.v1.Instance.MetadataEntry
-	nil,                    // 18: rollcall.raft.v1.Settings.MetadataEntry
-	nil,                    // 19: rollcall.raft.v1.Override.MetadataEntry
+	(*SwitchOp)(nil),       // 9: rollcall.raft.v1.SwitchOp
+	(*ServiceKey)(nil),     // 10: rollcall.raft.v1.ServiceKey
+	(*InstanceKey)(nil),    // 11: rollcall.raft.v1.InstanceKey
+	(*Instance)(nil),       // 12: rollcall.raft.v1.Instance
+	(*Settings)(nil),       // 13: rollcall.raft.v1.Settings
+	(*Selector)(nil),       // 14: rollcall.raft.v1.Selector
+	(*Override)(nil),       // 15: rollcall.raft.v1.Override
+	(*SnapshotHeader)(nil), // 16: rollcall.raft.v1.SnapshotHeader
+	(*SnapshotRecord)(nil), // 17: rollcall.raft.v1.SnapshotRecord
+	nil,                    // 18: rollcall.raft.v1.Instance.MetadataEntry
+	nil,                    // 19: rollcall.raft.v1.Settings.MetadataEntry
+	nil,                    // 20: rollcall.raft.v1.Override.MetadataEntry
 }
 var file_raftstore_command_proto_depIdxs = []int32{
 	3,  // 0: rollcall.raft.v1.Command.operations:type_name -> rollcall.raft.v1.Operation
@@ -1332,31 +1437,33 @@ var file_raftstore_command_proto_depIdxs = []int32{
 	6,  // 3: rollcall.raft.v1.Operation.put_settings:type_name -> rollcall.raft.v1.SettingsOp
 	7,  // 4: rollcall.raft.v1.Operation.put_override:type_name -> rollcall.raft.v1.OverrideOp
 	8,  // 5: rollcall.raft.v1.Operation.delete:type_name -> rollcall.raft.v1.DeleteOp
-	9,  // 6: rollcall.raft.v1.PublishOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	11, // 7: rollcall.raft.v1.PublishOp.instances:type_name -> rollcall.raft.v1.Instance
-	9,  // 8: rollcall.raft.v1.InstanceOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	11, // 9: rollcall.raft.v1.InstanceOp.instance:type_name -> rollcall.raft.v1.Instance
-	9,  // 10: rollcall.raft.v1.SettingsOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	12, // 11: rollcall.raft.v1.SettingsOp.settings:type_name -> rollcall.raft.v1.Settings
-	9,  // 12: rollcall.raft.v1.OverrideOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	10, // 13: rollcall.raft.v1.OverrideOp.instance:type_name -> rollcall.raft.v1.InstanceKey
-	14, // 14: rollcall.raft.v1.OverrideOp.override:type_name -> rollcall.raft.v1.Override
-	9,  // 15: rollcall.raft.v1.DeleteOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	0,  // 16: rollcall.raft.v1.DeleteOp.kind:type_name -> rollcall.raft.v1.DatumKind
-	10, // 17: rollcall.raft.v1.DeleteOp.instance:type_name -> rollcall.raft.v1.InstanceKey
-	17, // 18: rollcall.raft.v1.Instance.metadata:type_name -> rollcall.raft.v1.Instance.MetadataEntry
-	1,  // 19: rollcall.raft.v1.Settings.kind:type_name -> rollcall.raft.v1.ServiceKind
-	18, // 20: rollcall.raft.v1.Settings.metadata:type_name -> rollcall.raft.v1.Settings.MetadataEntry
-	13, // 21: rollcall.raft.v1.Settings.selector:type_name -> rollcall.raft.v1.Selector
-	19, // 22: rollcall.raft.v1.Override.metadata:type_name -> rollcall.raft.v1.Override.MetadataEntry
-	5,  // 23: rollcall.raft.v1.SnapshotRecord.instance:type_name -> rollcall.raft.v1.InstanceOp
-	6,  // 24: rollcall.raft.v1.SnapshotRecord.settings:type_name -> rollcall.raft.v1.SettingsOp
-	7,  // 25: rollcall.raft.v1.SnapshotRecord.override:type_name -> rollcall.raft.v1.OverrideOp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	9,  // 6: rollcall.raft.v1.Operation.put_switch:type_name -> rollcall.raft.v1.SwitchOp
+	10, // 7: rollcall.raft.v1.PublishOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	12, // 8: rollcall.raft.v1.PublishOp.instances:type_name -> rollcall.raft.v1.Instance
+	10, // 9: rollcall.raft.v1.InstanceOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	12, // 10: rollcall.raft.v1.InstanceOp.instance:type_name -> rollcall.raft.v1.Instance
+	10, // 11: rollcall.raft.v1.SettingsOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	13, // 12: rollcall.raft.v1.SettingsOp.settings:type_name -> rollcall.raft.v1.Settings
+	10, // 13: rollcall.raft.v1.OverrideOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	11, // 14: rollcall.raft.v1.OverrideOp.instance:type_name -> rollcall.raft.v1.InstanceKey
+	15, // 15: rollcall.raft.v1.OverrideOp.override:type_name -> rollcall.raft.v1.Override
+	10, // 16: rollcall.raft.v1.DeleteOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	0,  // 17: rollcall.raft.v1.DeleteOp.kind:type_name -> rollcall.raft.v1.DatumKind
+	11, // 18: rollcall.raft.v1.DeleteOp.instance:type_name -> rollcall.raft.v1.InstanceKey
+	18, // 19: rollcall.raft.v1.Instance.metadata:type_name -> rollcall.raft.v1.Instance.MetadataEntry
+	1,  // 20: rollcall.raft.v1.Settings.kind:type_name -> rollcall.raft.v1.ServiceKind
+	19, // 21: rollcall.raft.v1.Settings.metadata:type_name -> rollcall.raft.v1.Settings.MetadataEntry
+	14, // 22: rollcall.raft.v1.Settings.selector:type_name -> rollcall.raft.v1.Selector
+	20, // 23: rollcall.raft.v1.Override.metadata:type_name -> rollcall.raft.v1.Override.MetadataEntry
+	5,  // 24: rollcall.raft.v1.SnapshotRecord.instance:type_name -> rollcall.raft.v1.InstanceOp
+	6,  // 25: rollcall.raft.v1.SnapshotRecord.settings:type_name -> rollcall.raft.v1.SettingsOp
+	7,  // 26: rollcall.raft.v1.SnapshotRecord.override:type_name -> rollcall.raft.v1.OverrideOp
+	9,  // 27: rollcall.raft.v1.SnapshotRecord.switch:type_name -> rollcall.raft.v1.SwitchOp
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_raftstore_command_proto_init() }
@@ -1370,11 +1477,13 @@ func file_raftstore_command_proto_init() {
 		(*Operation_PutSettings)(nil),
 		(*Operation_PutOverride)(nil),
 		(*Operation_Delete)(nil),
+		(*Operation_PutSwitch)(nil),
 	}
-	file_raftstore_command_proto_msgTypes[14].OneofWrappers = []any{
+	file_raftstore_command_proto_msgTypes[15].OneofWrappers = []any{
 		(*SnapshotRecord_Instance)(nil),
 		(*SnapshotRecord_Settings)(nil),
 		(*SnapshotRecord_Override)(nil),
+		(*SnapshotRecord_Switch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1382,7 +1491,7 @@ func file_raftstore_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftstore_command_proto_rawDesc), len(file_raftstore_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

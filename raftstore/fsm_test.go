@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -96,7 +97,7 @@ func randomOperation(t *testing.T, random *rand.Rand) *Operation {
 	svc, i := service(random.IntN(5)), host(random.IntN(5))
 	var op *Operation
 	var err error
-	switch random.IntN(7) {
+	switch random.IntN(9) {
 	case 0, 1, 2:
 		op = publishOperation(consistency.Publication{
 			Service: svc, Publisher: service(random.IntN(3)).Name, Instances: []*naming.Instance{i, host(7)}[:random.IntN(3)],
@@ -110,6 +111,13 @@ func randomOperation(t *testing.T, random *rand.Rand) *Operation {
 			Key:      consistency.Key{Service: svc, Kind: consistency.KindInstance, Publisher: "service-0", Instance: i.Key()},
 			Instance: i,
 		})
+	case 6:
+		op, err = putOperation(consistency.Datum{
+			Key:   consistency.Key{Kind: consistency.KindSwitch, Switch: "switch-" + strconv.Itoa(random.IntN(2))},
+			Value: strconv.Itoa(random.IntN(3)),
+		})
+	case 7:
+		op, err = deleteOperation(consistency.Key{Kind: consistency.KindSwitch, Switch: "switch-" + strconv.Itoa(random.IntN(2))})
 	default:
 		kinds := []consistency.Kind{consistency.KindInstance, consistency.KindSettings, consistency.KindOverride}
 		op, err = deleteOperation(consistency.Key{Service: svc, Kind: kinds[random.IntN(3)], Publisher: "service-1", Instance: i.Key()})

@@ -108,6 +108,8 @@ func content(table *consistency.DataStore) []string {
 			line += fmt.Sprintf(" %+v", *d.Settings)
 		case consistency.KindOverride:
 			line += fmt.Sprintf(" %+v", *d.Override)
+		case consistency.KindSwitch:
+			line += " " + d.Value
 		}
 		out = append(out, line)
 	}

@@ -82,6 +82,8 @@ func snapshotRecord(d consistency.Datum) *SnapshotRecord {
 		r.Datum = &SnapshotRecord_Settings{settingsOp(d)}
 	case consistency.KindOverride:
 		r.Datum = &SnapshotRecord_Override{overrideOp(d)}
+	case consistency.KindSwitch:
+		r.Datum = &SnapshotRecord_Switch{switchOp(d)}
 	}
 	return r
 }
@@ -138,6 +140,8 @@ func recordDatum(r *SnapshotRecord) (d consistency.Datum, err error) {
 		d, err = settingsDatum(c.Settings)
 	case *SnapshotRecord_Override:
 		d, err = overrideDatum(c.Override)
+	case *SnapshotRecord_Switch:
+		d, err = switchDatum(c.Switch)
 	default:
 		err = errors.New("unknown kind of datum")
 	}

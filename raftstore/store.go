@@ -519,6 +519,9 @@ func (s *Store) Stat(svc naming.ServiceKey) consistency.Stat { return s.table.St
 // Services implements [consistency.Store].
 func (s *Store) Services(namespace string) []naming.ServiceKey { return s.table.Services(namespace) }
 
+// Switches implements [consistency.Store].
+func (s *Store) Switches() map[string]string { return s.table.Switches() }
+
 // Listen implements [consistency.Store].
 func (s *Store) Listen(fn func(consistency.ServiceChanged)) { s.table.Listen(fn) }
 

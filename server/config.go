@@ -98,8 +98,12 @@ func (c Config) Validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"beat-interval", c.BeatInterval}, {"cache-time", c.CacheTime}, {"idle", c.Idle}, {"detect", c.Detect},
-		{"empty-service-expiry", c.EmptyServiceExpiry}, {"override-expiry", c.OverrideExpiry},
+		{"beat-interval", c.BeatInterval},
+		{"cache-time", c.CacheTime},
+		{"idle", c.Idle},
+		{"detect", c.Detect},
+		{"empty-service-expiry", c.EmptyServiceExpiry},
+		{"override-expiry", c.OverrideExpiry},
 		{"shutdown-timeout", c.ShutdownTimeout},
 	} {
 		if d.d <= 0 {

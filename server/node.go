@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -67,7 +69,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		return n, err
 	}
 	n.add("http listener", nil, closeListener(n.http))
-	socket, err := net.ListenPacket("udp", n.http.Addr().String())
+	socket, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp", n.http.Addr().String())
 	if err != nil {
 		return n, fmt.Errorf("listen for UDP acknowledgements: %w", err)
 	}
@@ -152,9 +154,9 @@ func (n *Node) Close() error {
 	}
 	n.closed = true
 	var errs []error
-	for k := len(n.parts) - 1; k >= 0; k-- {
-		if err := n.parts[k].close(); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", n.parts[k].name, err))
+	for _, p := range slices.Backward(n.parts) {
+		if err := p.close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", p.name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -190,7 +192,7 @@ func (n *Node) IP() string {
 }
 
 func listen(bind string, port int, name string) (net.Listener, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(bind, strconv.Itoa(port)))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(bind, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s %d: %w; choose another --%s", name, port, err, name)
 	}

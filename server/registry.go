@@ -36,7 +36,7 @@ type Registry struct {
 	subscriptions func() int
 	connections   func() int
 
-	switches atomic.Pointer[naming.Switches] // nil: never changed
+	switches atomic.Pointer[naming.Switches]
 
 	ids     atomic.Uint64 // of the snowflake generator
 	cleanCh chan func(context.Context)
@@ -60,6 +60,7 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 	r.beats = newBeats(router, log)
 	r.timers = newTimers(r.beats.paused)
 	r.beats.timers = r.timers
+	r.loadSwitches()
 	router.Listen(r.changed)
 	gauge := func(name, help string, of func(naming.Counts) int) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of(r.Counts())) }))
@@ -88,6 +89,10 @@ func (r *Registry) close() error {
 
 // changed hears of every change, after it.
 func (r *Registry) changed(c consistency.ServiceChanged) {
+	if c.Service == (naming.ServiceKey{}) {
+		r.loadSwitches()
+		return
+	}
 	r.views.changed(c.Service)
 	r.settle(c.Service)
 	r.notify(c.Service)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/consistency"
 	"rollcall/naming"
 )
 
@@ -18,24 +19,39 @@ func defaultSwitches(cfg Config) naming.Switches {
 }
 
 // Switches returns the switches as they are now.
-func (r *Registry) Switches() naming.Switches {
-	if s := r.switches.Load(); s != nil {
-		return *s
+func (r *Registry) Switches() naming.Switches { return *r.switches.Load() }
+
+// loadSwitches lays what operators changed over the defaults. A value that this
+// version cannot read, written by another one, leaves the default.
+func (r *Registry) loadSwitches() {
+	s := defaultSwitches(r.cfg)
+	for entry, value := range r.router.Switches() {
+		if err := setSwitch(&s, entry, value); err != nil {
+			r.log.Warn("stored switch is not understood", "switch", entry, "err", err)
+		}
 	}
-	return defaultSwitches(r.cfg)
+	r.switches.Store(&s)
 }
 
 func (r *Registry) beatInterval() time.Duration {
 	return time.Duration(r.Switches().ClientBeatIntervalMs) * time.Millisecond
 }
 
-// ChangeSwitch changes one switch. An unknown one, or a value that it cannot
-// have, is refused: there is no "ok" without effect.
-func (r *Registry) ChangeSwitch(_ context.Context, entry, value string) error {
+// ChangeSwitch changes one switch on all nodes. An unknown one, or a value that it
+// cannot have, is refused: there is no "ok" without effect.
+func (r *Registry) ChangeSwitch(ctx context.Context, entry, value string) error {
+	s := r.Switches()
+	if err := setSwitch(&s, entry, value); err != nil {
+		return err
+	}
+	return r.router.Put(ctx, consistency.Datum{Key: consistency.Key{Kind: consistency.KindSwitch, Switch: entry}, Value: value})
+}
+
+// setSwitch sets one switch from its text.
+func setSwitch(s *naming.Switches, entry, value string) error {
 	bad := func(rule string) error {
 		return &naming.InvalidError{Fault: naming.FaultValue, Field: "value", Text: "Param 'value' is illegal, the switch " + entry + " should be " + rule + "."}
 	}
-	s := r.Switches()
 	flag := func(into *bool) error {
 		switch strings.ToLower(value) {
 		case "true":
@@ -47,30 +63,25 @@ func (r *Registry) ChangeSwitch(_ context.Context, entry, value string) error {
 		}
 		return nil
 	}
-	var err error
 	switch entry {
 	case "lightBeatEnabled":
-		err = flag(&s.LightBeatEnabled)
+		return flag(&s.LightBeatEnabled)
 	case "defaultInstanceEphemeral":
-		err = flag(&s.DefaultInstanceEphemeral)
+		return flag(&s.DefaultInstanceEphemeral)
 	case "autoChangeHealthCheckEnabled":
-		err = flag(&s.AutoChangeHealthCheckEnabled)
+		return flag(&s.AutoChangeHealthCheckEnabled)
 	case "clientBeatInterval":
-		ms, errNumber := strconv.ParseInt(value, 10, 64)
-		if errNumber != nil || ms <= 0 {
+		ms, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || ms <= 0 {
 			return bad("a number of milliseconds above 0")
 		}
 		s.ClientBeatIntervalMs = ms
+		return nil
 	case "overriddenServerStatus":
 		if value != "UP" && value != "null" {
-			return bad("UP or null: this node cannot be forced into another state")
+			return bad("UP or null: a node cannot be forced into another state")
 		}
-	default:
-		return &naming.InvalidError{Fault: naming.FaultValue, Field: "entry", Text: "Param 'entry' is illegal, there is no switch '" + entry + "'."}
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	r.switches.Store(&s)
-	return nil
+	return &naming.InvalidError{Fault: naming.FaultValue, Field: "entry", Text: "Param 'entry' is illegal, there is no switch '" + entry + "'."}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,9 +95,7 @@ func (v *view) retire() {
 	if v.former == nil {
 		v.former = make(map[naming.Filter]*naming.ServiceInfo, len(v.current))
 	}
-	for f, info := range v.current {
-		v.former[f] = info
-	}
+	maps.Copy(v.former, v.current)
 	v.current = make(map[naming.Filter]*naming.ServiceInfo, 1)
 }
 

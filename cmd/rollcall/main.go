@@ -14,7 +14,7 @@ import (
 )
 
 // version is set by the build.
-var version = "" //nolint:gochecknoglobals // written by the linker only
+var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

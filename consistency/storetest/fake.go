@@ -80,6 +80,9 @@ func (f *Fake) Service(svc naming.ServiceKey) (naming.Service, bool) { return f.
 // Stat implements [consistency.Store].
 func (f *Fake) Stat(svc naming.ServiceKey) consistency.Stat { return f.table.Stat(svc) }
 
+// Switches implements [consistency.Store].
+func (f *Fake) Switches() map[string]string { return f.table.Switches() }
+
 // Services implements [consistency.Store].
 func (f *Fake) Services(namespace string) []naming.ServiceKey { return f.table.Services(namespace) }
 

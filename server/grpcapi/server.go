@@ -31,6 +31,7 @@ type Registry interface {
 	ServicePage(namespace, group string, no, size int64) (names []string, count int)
 	ConnectionLost(publisher string, services []naming.ServiceKey)
 	Ready() error
+	Refusal(err error) wire.Refusal
 }
 
 // Config of the front end.

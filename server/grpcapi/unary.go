@@ -11,31 +11,33 @@ import (
 )
 
 // handler serves one type of request on a registered connection.
-type handler func(s *Server, ctx context.Context, c *conn, body []byte) *wire.Payload
+type handler func(ctx context.Context, c *conn, body []byte) *wire.Payload
 
-// handlerOf returns the handler of a type, nil if there is none.
-func handlerOf(typ string) handler {
+// handler returns the handler of a type, nil if there is none.
+func (s *Server) handler(typ string) handler {
 	switch typ {
 	case wire.TypeHealthCheck:
-		return (*Server).healthCheck
+		return s.healthCheck
 	case wire.TypeInstance:
-		return (*Server).instance
+		return s.instance
 	case wire.TypePersistentInstance:
-		return (*Server).persistentInstance
+		return s.persistentInstance
 	case wire.TypeBatchInstance:
-		return (*Server).batchInstance
+		return s.batchInstance
 	case wire.TypeServiceQuery:
-		return (*Server).serviceQuery
+		return s.serviceQuery
 	case wire.TypeServiceList:
-		return (*Server).serviceList
+		return s.serviceList
 	case wire.TypeSubscribeService:
-		return (*Server).subscribeService
+		return s.subscribeService
 	}
 	return nil
 }
 
 // unary serves Request/request: the checks of the connection level in the
 // protocol's order (grpc.md 2.7), then the handler.
+//
+//nolint:revive // the library decides the order of the parameters
 func (s *Server) unary(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	p := new(wire.Payload)
 	if err := decode(p); err != nil {
@@ -46,20 +48,20 @@ func (s *Server) unary(_ any, ctx context.Context, decode func(any) error, _ grp
 		return nil, err
 	}
 	c.touch()
-	if s.registry.Ready() != nil {
-		return wire.ErrorAnswer(500, 300, "Server is starting,please try later."), nil
+	if notReady := s.registry.Ready(); notReady != nil {
+		return wire.ErrorAnswer(500, 300, "Server is starting,please try later."), nil //nolint:nilerr // answered in the protocol's words
 	}
 	if p.Type == wire.TypeServerCheck {
 		return wire.ServerCheckAnswer(c.id), nil
 	}
-	h := handlerOf(p.Type)
+	h := s.handler(p.Type)
 	if h == nil {
 		return wire.ErrorAnswer(500, 302, "RequestHandler Not Found"), nil
 	}
 	if !c.isRegistered(ctx) {
 		return wire.Unregistered(), nil
 	}
-	return h(s, ctx, c, p.JSON()), nil
+	return h(ctx, c, p.JSON()), nil
 }
 
 func (s *Server) healthCheck(_ context.Context, c *conn, body []byte) *wire.Payload {
@@ -89,7 +91,7 @@ func (s *Server) refuse(c *conn, typ string, err error, extra []byte) *wire.Payl
 	if errors.Is(err, errGone) {
 		return wire.ErrorAnswer(-401, -401, "errCode: -401, errMsg: Client ["+c.id+"] connection already disconnect, can't register ephemeral instance. ")
 	}
-	r := wire.RefusalOf(err)
+	r := s.registry.Refusal(err)
 	switch {
 	case r.Param:
 		return wire.Failed(typ, "Param check invalid:"+r.Text, extra)

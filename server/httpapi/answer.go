@@ -65,11 +65,11 @@ func refusedParam(r wire.Refusal) answer {
 }
 
 // refusedV1 answers an error in text.
-func refusedV1(err error, path string) answer {
+func (s *Server) refusedV1(err error, path string) answer {
 	if f, ok := err.(*filterError); ok { //nolint:errorlint // made by this package, never wrapped
 		return f.answer(path)
 	}
-	r := wire.RefusalOf(err)
+	r := s.registry.Refusal(err)
 	switch {
 	case r.Param:
 		return refusedParam(r)
@@ -82,8 +82,8 @@ func refusedV1(err error, path string) answer {
 }
 
 // refusedV2 answers an error as a result.
-func refusedV2(err error) answer {
-	r := wire.RefusalOf(err)
+func (s *Server) refusedV2(err error) answer {
+	r := s.registry.Refusal(err)
 	if r.Param {
 		return refusedParam(r)
 	}

@@ -83,10 +83,8 @@ func (p params) text(name, def string) string {
 	return def
 }
 
-// word returns a trimmed value, or def where it is missing or blank.
-func (p params) word(name, def string) string {
-	return strings.TrimSpace(p.text(name, def))
-}
+// word returns a trimmed value, empty where it is missing.
+func (p params) word(name string) string { return strings.TrimSpace(p[name]) }
 
 // required returns a value that must be there and not be blank.
 func (p params) required(name string) (string, error) {
@@ -102,7 +100,7 @@ func missing(name string) error {
 
 // flag reads a boolean of v1: a few words are true, everything else is false.
 func (p params) flag(name string, def bool) bool {
-	switch strings.ToLower(p.word(name, "")) {
+	switch strings.ToLower(p.word(name)) {
 	case "":
 		return def
 	case "true", "yes", "y", "on", "t":
@@ -113,7 +111,7 @@ func (p params) flag(name string, def bool) bool {
 
 // boolean reads a boolean of v2, which must be one.
 func (p params) boolean(name string, def bool) (bool, error) {
-	switch v := p.word(name, ""); strings.ToLower(v) {
+	switch v := p.word(name); strings.ToLower(v) {
 	case "":
 		return def, nil
 	case "true", "on", "yes", "1":
@@ -135,7 +133,7 @@ func badValue(name, value, rule string) error {
 
 // number reads a number; text gives the error for one that is none.
 func (p params) number(name string, def float64) (float64, error) {
-	v := p.word(name, "")
+	v := p.word(name)
 	if v == "" {
 		return def, nil
 	}
@@ -148,7 +146,7 @@ func (p params) number(name string, def float64) (float64, error) {
 
 // integer reads an integer that must be one.
 func (p params) integer(name string, def int64) (int64, error) {
-	v := p.word(name, "")
+	v := p.word(name)
 	if v == "" {
 		return def, nil
 	}

@@ -37,6 +37,7 @@ type Registry interface {
 	Switches() naming.Switches
 	ChangeSwitch(ctx context.Context, entry, value string) error
 	Ready() error
+	Refusal(err error) wire.Refusal
 }
 
 // Config of the front end.
@@ -118,7 +119,7 @@ func (s *Server) routes() http.Handler {
 		return func(q *request) answer {
 			a, err := h(q)
 			if err != nil {
-				return refusedV1(err, q.URL.Path)
+				return s.refusedV1(err, q.URL.Path)
 			}
 			return a
 		}
@@ -127,7 +128,7 @@ func (s *Server) routes() http.Handler {
 		return func(q *request) answer {
 			data, err := h(q)
 			if err != nil {
-				return refusedV2(err)
+				return s.refusedV2(err)
 			}
 			return jsonBody(result(wire.CodeSuccess, data))
 		}
@@ -136,7 +137,7 @@ func (s *Server) routes() http.Handler {
 		return func(q *request) answer {
 			a, err := h(q)
 			if err != nil {
-				return refusedV2(err)
+				return s.refusedV2(err)
 			}
 			return a
 		}

@@ -1,14 +1,5 @@
 package wire
 
-import (
-	"context"
-	"errors"
-	"net/http"
-
-	"rollcall/consistency"
-	"rollcall/naming"
-)
-
 // Codes of the protocol's v2 and v3 answers (http.md 1.6).
 const (
 	CodeSuccess          = 0
@@ -47,8 +38,7 @@ var codeMessages = map[int]string{ //nolint:gochecknoglobals // a constant table
 // CodeMessage returns the fixed text of a v2 code.
 func CodeMessage(code int) string { return codeMessages[code] }
 
-// Refusal is how a failed request is answered. It is the only place where errors
-// become codes.
+// Refusal is how a failed request is answered.
 type Refusal struct {
 	Status int    // of HTTP
 	Code   int    // of the v2 and v3 result
@@ -58,48 +48,4 @@ type Refusal struct {
 	Param bool
 	// Wrapped is the text as the protocol wraps it for errors of the runtime kind.
 	Wrapped string
-}
-
-// RefusalOf translates an error of the registry.
-func RefusalOf(err error) Refusal {
-	r := Refusal{Status: http.StatusBadRequest, Code: CodeParameterInvalid, Text: err.Error()}
-	var invalid *naming.InvalidError
-	switch {
-	case errors.As(err, &invalid):
-		switch invalid.Fault {
-		case naming.FaultParam:
-			r.Param = true
-		case naming.FaultMissing:
-			r.Code = CodeParameterMissing
-		case naming.FaultInstance:
-			r.Code = CodeInstance
-		case naming.FaultWeight:
-			r.Code = CodeWeight
-		case naming.FaultMetadata:
-			r.Code = CodeMetadata
-		case naming.FaultValue:
-		case naming.FaultSelector:
-			r.Code = CodeSelector
-		case naming.FaultKind:
-			r.Code = CodeServerError
-			r.Wrapped = "errCode: 400, errMsg: " + err.Error() + " "
-		case naming.FaultServiceUnknown:
-			r.Code = CodeServiceUnknown
-		case naming.FaultServiceExists:
-			r.Code = CodeServiceExists
-		case naming.FaultServiceNotEmpty:
-			r.Code = CodeServiceNotEmpty
-		case naming.FaultInstanceUnknown:
-			r.Status, r.Code = http.StatusNotFound, CodeInstanceUnknown
-		case naming.FaultResourceUnknown:
-			r.Status, r.Code = http.StatusNotFound, CodeNotFound
-		}
-	case errors.Is(err, consistency.ErrNoLeader), errors.Is(err, consistency.ErrNotReady),
-		errors.Is(err, consistency.ErrClosed), errors.Is(err, consistency.ErrUnknownOutcome),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		r.Status, r.Code = http.StatusServiceUnavailable, CodeServerError
-	default:
-		r.Status, r.Code = http.StatusInternalServerError, CodeServerError
-	}
-	return r
 }
