@@ -19,6 +19,8 @@ type beats struct {
 	router *consistency.Router
 	timers *timers
 	log    *slog.Logger
+	// expired is told of each instance that was removed for its silence.
+	expired func(naming.ServiceKey, *naming.Instance)
 	// floor is when this process last woke from a pause: silence before that says
 	// nothing about the clients.
 	floor atomic.Pointer[time.Time]
@@ -92,20 +94,23 @@ func (b *beats) get(k beatKey) *beat {
 	}
 }
 
-// forget drops the beat of an instance that was deregistered.
-func (b *beats) forget(k beatKey) {
+// withdraw runs the deregistration of a publisher. No change of health that is
+// under way can bring the instance back.
+func (b *beats) withdraw(k beatKey, deregister func() error) error {
 	s := b.shard(k)
 	s.mu.Lock()
 	x := s.byKey[k]
 	s.mu.Unlock()
-	if x == nil {
-		return
+	if x == nil { // it does not beat
+		return deregister()
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	err := deregister()
 	if !x.gone && b.instance(k) == nil {
 		x.dropLocked()
 	}
+	return err
 }
 
 // dropLocked takes the beat out of the map.
@@ -200,6 +205,7 @@ func (x *beat) due(now, at time.Time) {
 	case silent >= deleted:
 		b.log.Debug("instance expired", "namespace", x.key.service.Namespace, "service", x.key.service.Grouped(), "instance", x.key.publisher)
 		b.change(b.router.Publish(context.Background(), true, consistency.Publication{Service: x.key.service, Publisher: x.key.publisher}))
+		b.expired(x.key.service, i)
 		x.armLocked(now.Add(tick)) // finds it gone, or registered anew
 	case silent >= unhealthy:
 		if i.Healthy {

@@ -9,9 +9,9 @@ import (
 	"rollcall/naming"
 )
 
-// ChangeInstance lays an override over a published instance. It survives
-// re-registration, and ends with an explicit deregistration or some time after
-// the instance has gone.
+// ChangeInstance lays an override over an instance that is published, or was until
+// a moment ago. It survives re-registration, and ends with an explicit
+// deregistration or some time after the instance has gone.
 func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k naming.InstanceKey, c naming.Change) error {
 	if err := naming.CheckKey(svc); err != nil {
 		return err
@@ -31,13 +31,17 @@ func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k 
 			Text: fmt.Sprintf("service not found, namespace: %s, service: Service{namespace='%s', group='%s', name='%s', ephemeral=true, revision=0}", svc.Namespace, svc.Namespace, svc.Group, svc.Name),
 		}
 	}
-	if s.Find(k) == nil {
+	i := s.Find(k)
+	if i == nil {
+		i = r.recent.get(overrideKey{svc, k})
+	}
+	if i == nil {
 		return &naming.InvalidError{
 			Fault: naming.FaultInstanceUnknown, Field: "ip",
 			Text: fmt.Sprintf("instance not found: %s in cluster %s of service %s; register it first", k.Address(), k.Cluster, svc.Grouped()),
 		}
 	}
-	return r.putOverride(ctx, &s, k, func(o *naming.Override) {
+	return r.putOverride(ctx, &s, i, func(o *naming.Override) {
 		if c.Weight != nil {
 			o.Weight = *c.Weight
 		}
@@ -50,10 +54,10 @@ func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k 
 	})
 }
 
-// putOverride changes the override of an instance that exists; one that has none
-// starts from what is published.
-func (r *Registry) putOverride(ctx context.Context, s *naming.Service, k naming.InstanceKey, change func(*naming.Override)) error {
-	i := s.Find(k)
+// putOverride changes the override of an instance; one that has none starts from
+// what was published.
+func (r *Registry) putOverride(ctx context.Context, s *naming.Service, i *naming.Instance, change func(*naming.Override)) error {
+	k := i.Key()
 	o := naming.Override{Weight: i.Weight, Enabled: i.Enabled}
 	if had := s.Overrides[k]; had != nil {
 		o = *had
@@ -87,7 +91,7 @@ func (r *Registry) ChangeMetadata(ctx context.Context, svc naming.ServiceKey, ke
 		if i == nil {
 			continue
 		}
-		err := r.putOverride(ctx, &s, k, func(o *naming.Override) {
+		err := r.putOverride(ctx, &s, i, func(o *naming.Override) {
 			merged := make(map[string]string, len(o.Metadata)+len(set))
 			maps.Copy(merged, o.Metadata)
 			maps.Copy(merged, set)

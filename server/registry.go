@@ -29,6 +29,7 @@ type Registry struct {
 	timers *timers
 	empty  emptyServices
 	absent absentOverrides
+	recent recentInstances
 	// hooks are what the registry needs of the push engine and of the gRPC front
 	// end; node.go sets them before Start.
 	notify        func(naming.ServiceKey)
@@ -55,11 +56,13 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 	r.ids.Store(uint64(time.Now().UnixMilli()) << 12)
 	r.empty.since = make(map[naming.ServiceKey]time.Time)
 	r.absent.since = make(map[overrideKey]time.Time)
+	r.recent.byKey = make(map[overrideKey]*naming.Instance)
 	r.absent.planned = make(map[naming.ServiceKey]struct{})
 	r.views = newViews(router.Service, func(k naming.ServiceKey) bool { return r.watched(k) }, cfg.CacheTime.Milliseconds())
 	r.beats = newBeats(router, log)
 	r.timers = newTimers(r.beats.paused)
 	r.beats.timers = r.timers
+	r.beats.expired = func(svc naming.ServiceKey, i *naming.Instance) { r.lost(svc, []*naming.Instance{i}, nil) }
 	r.loadSwitches()
 	router.Listen(r.changed)
 	gauge := func(name, help string, of func(naming.Counts) int) {
@@ -141,10 +144,17 @@ func (r *Registry) publish(ctx context.Context, svc naming.ServiceKey, publisher
 	if err := r.checkKind(svc, ephemeral, batch); err != nil {
 		return err
 	}
+	before := r.router.Store(ephemeral).Published(svc, publisher)
+	var err error
 	if ephemeral && !batch && publisher == published[0].Key().Address() {
-		return r.beats.register(ctx, beatKey{svc, publisher}, published[0])
+		err = r.beats.register(ctx, beatKey{svc, publisher}, published[0])
+	} else {
+		err = r.router.Publish(ctx, ephemeral, consistency.Publication{Service: svc, Publisher: publisher, Instances: published})
 	}
-	return r.router.Publish(ctx, ephemeral, consistency.Publication{Service: svc, Publisher: publisher, Instances: published})
+	if err == nil {
+		r.lost(svc, before, published)
+	}
+	return err
 }
 
 // elementError names the element of a batch that was refused.
@@ -201,10 +211,12 @@ func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publis
 	if len(gone) == 0 {
 		return nil
 	}
-	if err := r.router.Publish(ctx, ephemeral, consistency.Publication{Service: svc, Publisher: publisher, Instances: kept}); err != nil {
+	err := r.beats.withdraw(beatKey{svc, publisher}, func() error {
+		return r.router.Publish(ctx, ephemeral, consistency.Publication{Service: svc, Publisher: publisher, Instances: kept})
+	})
+	if err != nil {
 		return err
 	}
-	r.beats.forget(beatKey{svc, publisher})
 	if !r.cfg.KeepOverrides {
 		r.dropOverrides(ctx, svc, gone)
 	}
@@ -239,10 +251,12 @@ func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey
 	}
 	r.timers.at(time.Now().Add(r.cfg.Linger), taskFunc(func(time.Time) {
 		for _, svc := range services {
+			before := r.router.Store(true).Published(svc, publisher)
 			err := r.router.Publish(context.Background(), true, consistency.Publication{Service: svc, Publisher: publisher})
 			if err != nil {
 				r.log.Debug("remove after lost connection", "conn", publisher, "service", svc.String(), "err", err)
 			}
+			r.lost(svc, before, nil)
 		}
 	}))
 }

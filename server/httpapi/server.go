@@ -47,10 +47,6 @@ type Config struct {
 	Version         string
 }
 
-// requestTimeout bounds one request's work, so that a write that finds no leader
-// is answered while the client still listens.
-const requestTimeout = 5 * time.Second
-
 // Server is the front end. Use [New].
 type Server struct {
 	cfg      Config
@@ -215,9 +211,7 @@ func (s *Server) methods(m methods) http.Handler {
 			(&filterError{http.StatusMethodNotAllowed, "Method '" + r.Method + "' is not supported."}).answer(r.URL.Path).write(w)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-		defer cancel()
-		h(&request{r.WithContext(ctx), parse(r)}).write(w)
+		h(&request{r, parse(r)}).write(w)
 	})
 }
 
@@ -231,8 +225,12 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 			return
 		}
 		if cleaned := path.Clean(r.URL.Path); cleaned == r.URL.Path || cleaned+"/" == r.URL.Path {
-			if _, pattern := mux.Handler(r); pattern != "" {
+			switch h, pattern := mux.Handler(r); {
+			case strings.Contains(pattern, "{"): // the path holds a value, which only the mux takes out
 				mux.ServeHTTP(w, r)
+				return
+			case pattern != "":
+				h.ServeHTTP(w, r)
 				return
 			}
 		}
