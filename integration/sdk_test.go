@@ -73,10 +73,15 @@ func (w *watch) await(t *testing.T, timeout time.Duration, want func(ServiceInfo
 	})
 }
 
+// requireSubscribed subscribes and waits for the first callback. The SDK of 2.x
+// works on answers and pushes in several goroutines without a lock around the
+// callback: a change in the first milliseconds could be told before the list that
+// it changed.
 func requireSubscribed(t *testing.T, c sdk, s Service, clusters ...string) *watch {
 	t.Helper()
 	w := &watch{}
 	require.NoError(t, c.subscribe(s.Name, s.Group, clusters, w.callback))
+	w.await(t, soon, func(ServiceInfo) bool { return true })
 	return w
 }
 

@@ -39,6 +39,9 @@ func dialSDKV2(t *testing.T, n *Node, namespace string) naming_client.INamingCli
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.CloseClient)
+	// When it has connected, the SDK repeats in the background what is registered by
+	// then; a slow repetition may undo a registration that came after it.
+	pause(t, secs(0.3))
 	return c
 }
 

@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -371,6 +373,73 @@ func TestP7_LastRefTimeGoesUp(t *testing.T) {
 		answer := c.List(t, s, "", false)
 		require.GreaterOrEqual(t, answer.LastRefTime, info.LastRefTime)
 	}
+}
+
+// Answers to queries and subscriptions go into the same cache of a client as
+// pushes, in any order: a list with newer content has the larger lastRefTime,
+// whichever road it came by, and equal times mean equal content.
+func TestP7_AnswersAndPushesAgree(t *testing.T) {
+	t.Parallel()
+	n := sharedNode(t)
+	s := newService(t)
+	const last = 400
+	publisher := Connect(t, n.GRPCAddr())
+	var conns []*Conn
+	for range 3 {
+		conns = append(conns, Connect(t, n.GRPCAddr()))
+	}
+	done := make(chan error, 1)
+	go func() {
+		for weight := 1; weight <= last; weight++ {
+			if reply, err := publisher.TryRegister(s, Instance("10.0.0.1", 1, Fields{"weight": weight})); err != nil || reply.ErrorCode != 0 {
+				done <- fmt.Errorf("register: %w %s", err, reply.Body)
+				return
+			}
+		}
+		done <- nil
+	}()
+	type seen struct {
+		ref    int64
+		weight float64
+	}
+	var all []seen
+	note := func(info ServiceInfo) {
+		weight := 0.0
+		if len(info.Hosts) > 0 {
+			weight = info.Hosts[0].Weight
+		}
+		all = append(all, seen{info.LastRefTime, weight})
+	}
+	for running := true; running; {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			running = false
+		default:
+		}
+		for _, c := range conns {
+			note(c.Subscribe(t, s, ""))
+			note(c.List(t, s, "", false))
+			note(list(t, n, s.Params()))
+			c.Unsubscribe(t, s, "")
+		}
+	}
+	for _, c := range conns {
+		note(c.Subscribe(t, s, ""))
+		for _, info := range c.Collect(t, secs(1)) {
+			note(info)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b seen) int {
+		return cmp.Or(cmp.Compare(a.ref, b.ref), cmp.Compare(a.weight, b.weight))
+	})
+	for i := 1; i < len(all); i++ {
+		require.LessOrEqual(t, all[i-1].weight, all[i].weight, "at %d", all[i].ref)
+		if all[i-1].ref == all[i].ref {
+			require.InDelta(t, all[i-1].weight, all[i].weight, 0, "one time, two lists: %d", all[i].ref)
+		}
+	}
+	require.InDelta(t, last, all[len(all)-1].weight, 0)
 }
 
 // Deviation: on Nacos the later subscription replaces the earlier (C117).

@@ -49,8 +49,8 @@ type agenda struct {
 	atOnce []*topic
 	merge  mergeHeap
 	firsts fifo
-	retry  fifo
-	acks   map[time.Duration]*fifo // by the time that acknowledgements have
+	retry  delayed
+	acks   delayed
 }
 
 func (a *agenda) changed(t *topic, cfg Config, now time.Time) {
@@ -68,32 +68,23 @@ func (a *agenda) changed(t *topic, cfg Config, now time.Time) {
 	}
 }
 
-func (a *agenda) firstAt(at time.Time, x *subscription) { a.add(&a.firsts, entry{at: at, x: x}) }
-
-func (a *agenda) retryAt(at time.Time, x *subscription) { a.add(&a.retry, entry{at: at, x: x}) }
-
-func (a *agenda) ackBy(at time.Time, x *subscription, seq uint64) {
-	a.mu.Lock()
-	if a.acks == nil {
-		a.acks = make(map[time.Duration]*fifo)
-	}
-	q := a.acks[x.subscriber.policy.Ack]
-	if q == nil {
-		q = new(fifo)
-		a.acks[x.subscriber.policy.Ack] = q
-	}
-	was := q.push(entry{at, x, seq})
-	a.mu.Unlock()
-	if was {
-		a.ring()
-	}
+func (a *agenda) firstAt(at time.Time, x *subscription) {
+	a.add(func() *fifo { return &a.firsts }, entry{at: at, x: x})
 }
 
-func (a *agenda) add(q *fifo, e entry) {
+func (a *agenda) retryAt(at time.Time, x *subscription, seq uint64) {
+	a.add(func() *fifo { return a.retry.of(x.subscriber.policy.Retry) }, entry{at, x, seq})
+}
+
+func (a *agenda) ackBy(at time.Time, x *subscription, seq uint64) {
+	a.add(func() *fifo { return a.acks.of(x.subscriber.policy.Ack) }, entry{at, x, seq})
+}
+
+func (a *agenda) add(to func() *fifo, e entry) {
 	a.mu.Lock()
-	was := q.push(e)
+	first := to().push(e)
 	a.mu.Unlock()
-	if was {
+	if first {
 		a.ring()
 	}
 }
@@ -134,9 +125,7 @@ func (a *agenda) take(cfg Config, now time.Time) (w work) {
 	}
 	w.first = a.firsts.take(now, &w.next)
 	w.retry = a.retry.take(now, &w.next)
-	for _, q := range a.acks {
-		w.overdue = append(w.overdue, q.take(now, &w.next)...)
-	}
+	w.overdue = a.acks.take(now, &w.next)
 	return w
 }
 
@@ -153,7 +142,7 @@ func (e *Engine) dispatch() {
 			e.first(f.x)
 		}
 		for _, r := range w.retry {
-			e.retry(r.x)
+			e.retry(r.x, r.seq)
 		}
 		for _, o := range w.overdue {
 			e.overdue(o.x, o.seq)
@@ -208,6 +197,29 @@ func (q *fifo) take(now time.Time, next *time.Time) (due []entry) {
 		q.entries, q.head = q.entries[:0], 0
 	} else if at := q.entries[q.head].at; next.IsZero() || at.Before(*next) {
 		*next = at
+	}
+	return due
+}
+
+// delayed are queues by their delay.
+type delayed map[time.Duration]*fifo
+
+// of returns the queue with that delay.
+func (d *delayed) of(delay time.Duration) *fifo {
+	if *d == nil {
+		*d = make(delayed)
+	}
+	q := (*d)[delay]
+	if q == nil {
+		q = new(fifo)
+		(*d)[delay] = q
+	}
+	return q
+}
+
+func (d delayed) take(now time.Time, next *time.Time) (due []entry) {
+	for _, q := range d {
+		due = append(due, q.take(now, next)...)
 	}
 	return due
 }

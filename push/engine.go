@@ -209,40 +209,36 @@ func (e *Engine) expectAck(x *subscription, seq uint64) {
 func (e *Engine) overdue(x *subscription, seq uint64) {
 	s := x.subscriber
 	s.mu.Lock()
-	waiting := x.seq == seq && s.inFlight[seq] == x
-	if waiting {
-		delete(s.inFlight, seq)
-		if !s.policy.SameSeq {
-			x.seq = 0
-		}
+	if s.inFlight[seq] != x { // answered, or superseded
+		s.mu.Unlock()
+		return
 	}
+	repeat := s.failLocked(x, seq)
 	s.mu.Unlock()
-	if waiting {
-		e.failed(x)
+	e.failed(x, seq, repeat)
+}
+
+// failed follows a push that was refused or not acknowledged, and plans its repeat.
+func (e *Engine) failed(x *subscription, seq uint64, repeat bool) {
+	policy := x.subscriber.policy
+	if !repeat || policy.Sends == 0 {
+		e.metrics.failed.WithLabelValues(policy.Transport).Inc()
+	}
+	if repeat {
+		e.agenda.retryAt(time.Now().Add(policy.Retry), x, seq)
 	}
 }
 
-// failed plans the repeat of a push that was refused or not acknowledged.
-func (e *Engine) failed(x *subscription) {
+// retry repeats a failed push, unless a newer one has been sent meanwhile.
+func (e *Engine) retry(x *subscription, seq uint64) {
 	s := x.subscriber
 	s.mu.Lock()
-	giveUp := x.finished || s.policy.Sends > 0 && x.sends >= s.policy.Sends
-	if giveUp {
-		x.seq = 0
+	wanted := x.failed == seq
+	if wanted {
+		x.force, x.repeat = true, true
 	}
 	s.mu.Unlock()
-	if giveUp || s.policy.Sends == 0 {
-		e.metrics.failed.WithLabelValues(s.policy.Transport).Inc()
+	if wanted {
+		s.enqueue(x)
 	}
-	if !giveUp {
-		e.agenda.retryAt(time.Now().Add(s.policy.Retry), x)
-	}
-}
-
-func (e *Engine) retry(x *subscription) {
-	s := x.subscriber
-	s.mu.Lock()
-	x.force, x.repeat = true, true
-	s.mu.Unlock()
-	s.enqueue(x)
 }

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -57,8 +58,9 @@ type subscription struct {
 	seq      uint64 // of the push in flight or, to be repeated, of the last one; 0: none
 	sends    int    // of what is in sent
 	queued   bool
-	force    bool // send even if the view did not change
-	repeat   bool // the last push was not acknowledged
+	force    bool   // send even if the view did not change
+	repeat   bool   // the last push was not acknowledged
+	failed   uint64 // the push that is to be repeated; 0: none
 	finished bool
 }
 
@@ -130,6 +132,23 @@ func (s *Subscriber) finishLocked(x *subscription) {
 	if x.seq != 0 {
 		delete(s.inFlight, x.seq)
 	}
+	if n := slices.Index(s.queue, x); n >= 0 {
+		s.queue = slices.Delete(s.queue, n, n+1)
+	}
+}
+
+// failLocked takes back a push that was refused or not acknowledged, and tells
+// whether it is to be repeated.
+func (s *Subscriber) failLocked(x *subscription, seq uint64) (repeat bool) {
+	delete(s.inFlight, seq)
+	repeat = s.policy.Sends == 0 || x.sends < s.policy.Sends
+	if repeat {
+		x.failed = seq
+	}
+	if !repeat || !s.policy.SameSeq {
+		x.seq = 0
+	}
+	return repeat
 }
 
 // Next returns the next push to send; ok is false when there is none. The push
@@ -167,7 +186,7 @@ func (s *Subscriber) Next() (p Push, ok bool) {
 			x.sends = 1
 		}
 		x.sent, x.seq, x.sentAt = info, seq, time.Now()
-		x.force, x.repeat = false, false
+		x.force, x.repeat, x.failed = false, false, 0
 		s.inFlight[seq] = x
 		s.mu.Unlock()
 
@@ -186,16 +205,18 @@ func (s *Subscriber) Ack(seq uint64, ok bool) {
 		s.mu.Unlock()
 		return
 	}
+	if !ok {
+		repeat := s.failLocked(x, seq)
+		s.mu.Unlock()
+		s.engine.failed(x, seq, repeat)
+		return
+	}
 	delete(s.inFlight, seq)
 	x.seq = 0
 	took := time.Since(x.sentAt)
 	s.mu.Unlock()
-	if ok {
-		s.engine.metrics.acked.WithLabelValues(s.policy.Transport).Inc()
-		s.engine.metrics.latency.WithLabelValues(s.policy.Transport).Observe(took.Seconds())
-		return
-	}
-	s.engine.failed(x)
+	s.engine.metrics.acked.WithLabelValues(s.policy.Transport).Inc()
+	s.engine.metrics.latency.WithLabelValues(s.policy.Transport).Observe(took.Seconds())
 }
 
 // enqueue puts the subscription into the queue, unless it stands there.

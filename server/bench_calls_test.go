@@ -1,3 +1,5 @@
+//go:build unix
+
 package server_test
 
 import (
@@ -66,7 +68,7 @@ func BenchmarkGRPCRegister(b *testing.B) {
 	for _, load := range []struct{ conns, calls int }{{200, 1}, {8, 32}} {
 		b.Run(fmt.Sprintf("conns=%d/calls=%d", load.conns, load.conns*load.calls), func(b *testing.B) {
 			node, bare := startNode(b, nil), startBare(b, registered(b))
-			sessions := openAll(b.Context(), b, node.GRPCAddr(), load.conns)
+			sessions := openAll(b, node.GRPCAddr(), load.conns)
 			echoes := dial(b, bare.address, load.conns)
 			var ours, limit []op
 			for k := range load.conns {
@@ -84,7 +86,7 @@ func BenchmarkGRPCRegister(b *testing.B) {
 	b.Run("conns=200/distinct", func(b *testing.B) {
 		const conns = 200
 		node, bare := startNode(b, nil), startBare(b, registered(b))
-		sessions := openAll(b.Context(), b, node.GRPCAddr(), conns)
+		sessions := openAll(b, node.GRPCAddr(), conns)
 		echoes := dial(b, bare.address, conns)
 		var services atomic.Int64
 		var ours, limit []op
@@ -123,13 +125,13 @@ func BenchmarkGRPCQuery(b *testing.B) {
 	registerTen(b, node.HTTPAddr(), "ten")
 	query := encode(b, wire.TypeServiceQuery, `{"headers":{},"namespace":"public","serviceName":"ten","groupName":"DEFAULT_GROUP","cluster":"","healthyOnly":false,"udpPort":0,"module":"naming"}`)
 	var answer []byte
-	first := openAll(b.Context(), b, node.GRPCAddr(), 1)[0]
+	first := openAll(b, node.GRPCAddr(), 1)[0]
 	require.NoError(b, first.conn.Invoke(b.Context(), unaryMethod, query, &answer))
 	require.Equal(b, 10, bytes.Count(answer, []byte(`"ip":`)), "%s", answer)
 	bare := startBare(b, answer)
 	for _, load := range []struct{ conns, calls int }{{200, 1}, {8, 32}} {
 		b.Run(fmt.Sprintf("conns=%d/calls=%d", load.conns, load.conns*load.calls), func(b *testing.B) {
-			sessions := openAll(b.Context(), b, node.GRPCAddr(), load.conns)
+			sessions := openAll(b, node.GRPCAddr(), load.conns)
 			echoes := dial(b, bare.address, load.conns)
 			var ours, limit []op
 			for n := range load.conns * load.calls {
@@ -212,10 +214,10 @@ func httpRequest(method, path, parameters string) []byte {
 
 const instancePath = "/nacos/v1/ns/instance"
 
-func httpRegistration(service, ip string, port, weight int) []byte {
+func httpRegistration(service, ip string, weight int) []byte {
 	return httpRequest(http.MethodPost, instancePath, url.Values{
 		"namespaceId": {"public"}, "serviceName": {"DEFAULT_GROUP@@" + service}, "groupName": {"DEFAULT_GROUP"},
-		"clusterName": {"DEFAULT"}, "ip": {ip}, "port": {strconv.Itoa(port)}, "weight": {strconv.Itoa(weight)},
+		"clusterName": {"DEFAULT"}, "ip": {ip}, "port": {"8080"}, "weight": {strconv.Itoa(weight)},
 		"enable": {"true"}, "healthy": {"true"}, "ephemeral": {"true"}, "metadata": {`{"n":"1"}`},
 	}.Encode())
 }
@@ -283,7 +285,7 @@ func compareHTTP(b *testing.B, address, contentType string, requests func(conn i
 func BenchmarkHTTPRegister(b *testing.B) {
 	compareHTTP(b, startNode(b, nil).HTTPAddr(), "text/plain;charset=UTF-8", func(conn int) [][]byte {
 		service, ip := fmt.Sprintf("bench-%d", conn/10), hostIP(conn)
-		return [][]byte{httpRegistration(service, ip, 8080, 2), httpRegistration(service, ip, 8080, 1)}
+		return [][]byte{httpRegistration(service, ip, 2), httpRegistration(service, ip, 1)}
 	})
 }
 
@@ -303,7 +305,7 @@ func BenchmarkHTTPBeat(b *testing.B) {
 	node := startNode(b, nil)
 	c := newHTTPClient(b, node.HTTPAddr())
 	for conn := range httpConns {
-		require.NoError(b, c.do(httpRegistration(fmt.Sprintf("bench-%d", conn/10), hostIP(conn), 8080, 1)))
+		require.NoError(b, c.do(httpRegistration(fmt.Sprintf("bench-%d", conn/10), hostIP(conn), 1)))
 	}
 	compareHTTP(b, node.HTTPAddr(), "application/json", func(conn int) [][]byte {
 		service := fmt.Sprintf("DEFAULT_GROUP@@bench-%d", conn/10)

@@ -131,6 +131,7 @@ func (s *spread) wait() error {
 // audience are subscribers of the same services. Change n is one of service n
 // modulo the number of services.
 type audience struct {
+	address  string
 	services int
 	size     int // number of subscribers
 	change   func(n int) error
@@ -145,12 +146,14 @@ type changes struct {
 	spreads []atomic.Pointer[spread] // nil: not made yet
 }
 
-// join starts the subscribers.
-func (a *audience) join(sessions []*session, ack bool) {
+// join starts to receive on the sessions, until the benchmark ends.
+func (a *audience) join(b *testing.B, sessions []*session, ack bool) {
+	b.Helper()
 	a.size = len(sessions)
 	for k, s := range sessions {
 		a.wg.Go(func() { s.receive(ack, func(n int) { a.arrived(k, n) }) })
 	}
+	b.Cleanup(a.wg.Wait)
 }
 
 // arrived notes that a subscriber was told of change n, and so of those of the same
@@ -189,38 +192,44 @@ func (a *audience) spreadNext() (*spread, error) {
 	return s, s.wait()
 }
 
-// nodeAudience opens n subscribers of all the services of a node, and waits for
-// the push that follows each subscription.
-func nodeAudience(b *testing.B, n, services int, adjust func(*server.Config)) *audience {
+// newAudience starts a node with so many services, each with one instance, and no
+// subscribers yet.
+func newAudience(b *testing.B, services int, adjust func(*server.Config)) *audience {
 	b.Helper()
 	const publishing = 8 // connections
 	node := startNode(b, adjust)
-	ctx := b.Context()
-	sessions := openAll(ctx, b, node.GRPCAddr(), n)
-	conns := openAll(ctx, b, node.GRPCAddr(), publishing)
+	conns := openAll(b, node.GRPCAddr(), publishing)
 	publishers := make([]*publisher, services)
 	for k := range publishers {
 		publishers[k] = newPublisher(b, conns[k%publishing], fmt.Sprintf("pushed-%d", k), hostIP(k))
+		require.NoError(b, publishers[k].publish(k))
 	}
-	a := &audience{services: services, change: func(n int) error { return publishers[n%services].publish(n) }}
-	a.join(sessions, true)
-	b.Cleanup(a.wg.Wait)
-	first := a.expect(services)
-	for k := range services {
+	return &audience{
+		address: node.GRPCAddr(), services: services,
+		change: func(n int) error { return publishers[n%services].publish(n) },
+	}
+}
+
+// subscribe makes the sessions subscribers of all services and waits for the push
+// that follows each subscription.
+func (a *audience) subscribe(b *testing.B, sessions []*session) {
+	b.Helper()
+	first := a.expect(a.services)
+	a.size = len(sessions)
+	for k := range a.services {
 		a.begin(first, k)
-		require.NoError(b, a.change(k))
 	}
-	for k := range services {
-		subscribe := subscription(b, fmt.Sprintf("pushed-%d", k))
-		require.NoError(b, each(n, func(n int) error {
+	a.join(b, sessions, true)
+	for k := range a.services {
+		request := subscription(b, fmt.Sprintf("pushed-%d", k))
+		require.NoError(b, each(len(sessions), func(n int) error {
 			var answer []byte
-			return sessions[n].conn.Invoke(ctx, unaryMethod, subscribe, &answer)
+			return sessions[n].conn.Invoke(b.Context(), unaryMethod, request, &answer)
 		}))
 	}
-	for k := range services {
+	for k := range a.services {
 		require.NoError(b, first.spreads[k].Load().wait())
 	}
-	return a
 }
 
 // bareAudience opens n streams of a bare server, to which each change writes the
@@ -236,15 +245,14 @@ func bareAudience(b *testing.B, n int) *audience {
 	data, err := wire.Codec{}.Marshal(wire.NotifySubscriber("127.0.0.1", uint64(time.Now().UnixMicro()), info))
 	require.NoError(b, err)
 	message := data.Materialize()
-	a := &audience{services: 1, change: func(n int) error {
+	a := &audience{address: bare.address, services: 1, change: func(n int) error {
 		message := bytes.Clone(message)
 		putNumber(message[bytes.LastIndex(message, []byte(number)):][:len(number)], n)
 		bare.broadcast(message)
 		return nil
 	}}
 	a.current.Store(new(changes))
-	a.join(openAll(b.Context(), b, bare.address, n), false)
-	b.Cleanup(a.wg.Wait)
+	a.join(b, openAll(b, bare.address, n), false)
 	return a
 }
 
@@ -260,7 +268,8 @@ func BenchmarkPushFanOut(b *testing.B) {
 			var lastMs float64
 			b.Run("rollcall", func(b *testing.B) {
 				// Each change here waits for the one before: none may be merged with it.
-				a := nodeAudience(b, n, 1, func(c *server.Config) { c.Push.Quiet = time.Millisecond })
+				a := newAudience(b, 1, func(c *server.Config) { c.Push.Quiet = time.Millisecond })
+				a.subscribe(b, openAll(b, a.address, n))
 				lastMs = fanOut(b, a)
 			})
 			b.Run("bare", func(b *testing.B) {
@@ -282,11 +291,11 @@ func fanOut(b *testing.B, a *audience) (lastMs float64) {
 		s, err := a.spreadNext()
 		require.NoError(b, err)
 		b.StopTimer()
-		slices.Sort(s.took)
-		first = append(first, s.took[0])
-		half = append(half, s.took[a.size/2])
-		most = append(most, s.took[a.size*99/100])
-		last = append(last, s.took[a.size-1])
+		took := slices.Sorted(slices.Values(s.took))
+		first = append(first, took[0])
+		half = append(half, took[a.size/2])
+		most = append(most, took[a.size*99/100])
+		last = append(last, took[a.size-1])
 		b.StartTimer()
 	}
 	lastMs = quantileMs(last, 0.5)
@@ -323,7 +332,8 @@ func affordable(b *testing.B, conns int) int {
 // push at each of ten subscribers, over 1,000 services: one change at a time, and
 // 1,000 changes a second.
 func BenchmarkPushLatency(b *testing.B) {
-	a := nodeAudience(b, 10, 1000, nil)
+	a := newAudience(b, 1000, nil)
+	a.subscribe(b, openAll(b, a.address, 10))
 	b.Run("rest", func(b *testing.B) {
 		b.ReportAllocs()
 		var took []time.Duration
@@ -349,11 +359,12 @@ func BenchmarkPushLatency(b *testing.B) {
 				}
 			})
 		}
-		ticker := time.NewTicker(time.Millisecond)
-		defer ticker.Stop()
+		timer := time.NewTimer(0)
+		defer timer.Stop()
 		begin := time.Now()
 		for k := range b.N {
-			<-ticker.C
+			<-timer.C
+			timer.Reset(time.Until(begin.Add(time.Duration(k+1) * time.Millisecond)))
 			a.begin(c, k)
 			numbers <- c.first + k
 		}
