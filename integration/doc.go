@@ -10,7 +10,9 @@
 //
 // The tests are in four families:
 //
-//   - sdk_v2_test.go, sdk_v1_test.go: the official Go SDKs, unmodified.
+//   - sdk_v2_test.go, sdk_v1_test.go: the official Go SDKs, unmodified. They have data
+//     races of their own, so they stay out of test binaries with the race detector;
+//     the server under test may have it (ROLLCALL_RACE).
 //   - cases_*_test.go: faults of existing registries, TestC001 and so on after
 //     the numbers of the collected cases.
 //   - semantics_*_test.go: the rules of the naming protocol by their names

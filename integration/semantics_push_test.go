@@ -182,6 +182,38 @@ func TestP3_FirstPushOfANewSubscription(t *testing.T) {
 	socket.Quiet(t, secs(1.5))
 }
 
+// A change right after the subscription: the newest list is the last to arrive,
+// over both roads.
+func TestP3_ChangeRightAfterSubscribing(t *testing.T) {
+	t.Parallel()
+	n := sharedNode(t)
+	for range 50 {
+		s := newService(t)
+		register(t, n, s.at("10.0.0.9", 9))
+		socket, c := ListenUDP(t, true), Connect(t, n.GRPCAddr())
+		socket.Subscribe(t, n, s.Params())
+		answer := c.Subscribe(t, s, "")
+		register(t, n, s.at("10.0.0.1", 1))
+		both := has("10.0.0.1:1", "10.0.0.9:9")
+		ref := answer.LastRefTime
+		newer := func(i ServiceInfo) bool {
+			require.GreaterOrEqual(t, i.LastRefTime, ref)
+			ref = i.LastRefTime
+			return both(i)
+		}
+		c.PushUntil(t, soon, newer)
+		ref = 0
+		socket.Until(t, soon, newer)
+		for _, info := range c.Collect(t, 20*time.Millisecond) {
+			require.True(t, both(info))
+		}
+		if d, more := socket.next(t, 20*time.Millisecond); more {
+			require.True(t, both(d.Info))
+		}
+		c.Close()
+	}
+}
+
 func TestP4_MissingAckIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := sharedNode(t)
