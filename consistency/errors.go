@@ -8,6 +8,9 @@ var (
 	ErrNoLeader = errors.New("no leader: persistent data cannot be written now")
 	// ErrUnknownOutcome means that the write may or may not have happened.
 	ErrUnknownOutcome = errors.New("outcome unknown: the write may still take effect")
+	// ErrReadOnly means that nothing was written: the disk of the node that would
+	// write is full or faulty. It recovers by itself.
+	ErrReadOnly = errors.New("read-only: the disk takes no persistent data now")
 	// ErrClosed means that the store is closed; nothing was written.
 	ErrClosed = errors.New("the store is closed")
 	// ErrNotReady means that local data is not complete yet.

@@ -12,7 +12,8 @@ type Store interface {
 	// Publish makes the publication all that its publisher has in its service. It
 	// returns once the change is applied here and, for persistent data, committed;
 	// it waits no longer than ctx. A *RedirectError names another node that must
-	// be asked; ErrNoLeader and ErrUnknownOutcome belong to persistent data.
+	// be asked; ErrNoLeader, ErrReadOnly and ErrUnknownOutcome belong to persistent
+	// data. See WithRequest for writes that are forwarded or retried.
 	Publish(ctx context.Context, p Publication) error
 	// Put stores one datum; the store sets its version. Blocks and fails as
 	// Publish does.

@@ -203,6 +203,23 @@ func CheckInstance(i *Instance, metadataLimit int) error {
 	if err := CheckWeight(i.Weight); err != nil {
 		return err
 	}
+	return checkBehaviour(i)
+}
+
+// CheckOverride checks an override of a published instance by itself, and what the
+// metadata of the two say together. metadataLimit is that of the override alone.
+func CheckOverride(o *Override, i *Instance, metadataLimit int) error {
+	if err := CheckWeight(o.Weight); err != nil {
+		return err
+	}
+	if err := CheckMetadata(o.Metadata, metadataLimit); err != nil {
+		return err
+	}
+	return checkBehaviour(o.Apply(i))
+}
+
+// checkBehaviour refuses metadata that tells the registry what cannot be.
+func checkBehaviour(i *Instance) error {
 	interval := i.BeatInterval(DefaultBeatInterval)
 	if i.BeatTimeout() < interval || i.DeleteTimeout() < interval {
 		return &InvalidError{FaultInstance, MetaBeatInterval, "Instance 'heart beat interval' must less than 'heart beat timeout' and 'ip delete timeout'."}

@@ -12,8 +12,10 @@ type Config struct {
 	Quiet time.Duration `koanf:"quiet" doc:"a service without a change for this long is pushed at once when it changes; changes that follow closer are merged until it is quiet again"`
 	// Max is how long changes are merged at the longest.
 	Max time.Duration `koanf:"max" doc:"changes are merged for this long at the longest"`
-	// First is when a new subscription gets its first push.
-	First time.Duration `koanf:"first" doc:"a new subscription gets a first push after this time"`
+	// First is when a new subscription gets its first push, changes since then
+	// included. Earlier ones could overtake the answer to the subscription within
+	// the client: one SDK calls back in either order.
+	First time.Duration `koanf:"first" doc:"a new subscription gets a first push after this time, changes since then included; earlier ones could overtake the answer within the client"`
 	// Ack is how long a gRPC client may take to acknowledge a push.
 	Ack time.Duration `koanf:"ack" doc:"a push over gRPC that is not acknowledged within this time has failed"`
 	// Retry is when a failed push over gRPC is repeated, with the newest data.
@@ -28,7 +30,7 @@ type Config struct {
 // DefaultConfig returns the times of design and protocol.
 func DefaultConfig() Config {
 	return Config{
-		Quiet: 100 * time.Millisecond, Max: 500 * time.Millisecond, First: 100 * time.Millisecond,
+		Quiet: 100 * time.Millisecond, Max: 500 * time.Millisecond, First: 30 * time.Millisecond,
 		Ack: 5 * time.Second, Retry: time.Second,
 		UDPAck: 10 * time.Second, UDPLease: 30 * time.Second,
 	}

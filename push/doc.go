@@ -20,7 +20,8 @@
 //   - What a subscriber is sent never goes back in time; a retry carries the
 //     newest state.
 //   - A view that did not change is not sent, but for the one push that follows a
-//     new subscription: clients that start with a cache wait for it.
+//     new subscription: clients that start with a cache wait for it. A subscription
+//     gets no push before that one.
 //
 // # Goroutines
 //

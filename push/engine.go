@@ -182,23 +182,20 @@ func (e *Engine) flush(t *topic) {
 			views[x.filter] = info
 		}
 		x.subscriber.mu.Lock()
-		unseen := info != x.sent || x.force
+		wanted := !x.fresh && (info != x.sent || x.force)
 		x.subscriber.mu.Unlock()
-		if unseen {
+		if wanted {
 			x.subscriber.enqueue(x)
 		}
 	}
 }
 
-// first sends the push that follows a new subscription, unless a change was
-// pushed meanwhile.
+// first sends the push that follows a new subscription.
 func (e *Engine) first(x *subscription) {
 	x.subscriber.mu.Lock()
-	wanted := x.force && !x.finished
+	x.fresh = false
 	x.subscriber.mu.Unlock()
-	if wanted {
-		x.subscriber.enqueue(x)
-	}
+	x.subscriber.enqueue(x)
 }
 
 func (e *Engine) expectAck(x *subscription, seq uint64) {

@@ -142,7 +142,7 @@ func TestEngine_AFirstPushFollowsASubscription(t *testing.T) {
 		c.Subscribe(service("a"), naming.Filter{})
 		pass(time.Minute)
 		got := c.take()
-		require.Equal(t, []time.Duration{100 * ms, 100 * ms}, times(got))
+		require.Equal(t, []time.Duration{30 * ms, 30 * ms}, times(got))
 		require.ElementsMatch(t, []naming.ServiceKey{service("a"), service("none")}, []naming.ServiceKey{got[0].Service, got[1].Service})
 
 		c.Subscribe(service("a"), naming.Filter{}) // changes nothing
@@ -160,11 +160,13 @@ func TestEngine_AChangeMeanwhileIsTheFirstPush(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine, r *registry, _ *prometheus.Registry) {
 		c := connect(t, e, e.GRPC(), accept)
 		c.Subscribe(service("a"), naming.Filter{})
-		pass(40 * ms)
-		r.set(service("a"), "c")
+		pass(10 * ms)
+		w := r.set(service("a"), "c")
 		e.Notify(service("a"))
 		pass(time.Minute)
-		require.Equal(t, []time.Duration{40 * ms}, times(c.take()))
+		got := c.take()
+		require.Equal(t, []time.Duration{30 * ms}, times(got), "not before the answer to the subscription is in the client")
+		require.Equal(t, w, weight(got[0].Push))
 	})
 }
 

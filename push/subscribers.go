@@ -58,6 +58,7 @@ type subscription struct {
 	seq      uint64 // of the push in flight or, to be repeated, of the last one; 0: none
 	sends    int    // of what is in sent
 	queued   bool
+	fresh    bool   // its first push is still to come; until then there is no other
 	force    bool   // send even if the view did not change
 	repeat   bool   // the last push was not acknowledged
 	failed   uint64 // the push that is to be repeated; 0: none
@@ -91,7 +92,7 @@ func (s *Subscriber) Subscribe(svc naming.ServiceKey, f naming.Filter) {
 		s.mu.Unlock()
 		return
 	}
-	x := &subscription{subscriber: s, filter: f, force: true}
+	x := &subscription{subscriber: s, filter: f, fresh: true, force: true}
 	s.subscriptions[key] = x
 	s.mu.Unlock()
 	s.engine.join(svc, x)

@@ -42,10 +42,13 @@ func (e *emptyServices) note(k naming.ServiceKey, st consistency.Stat, now time.
 	return false
 }
 
+// remove forgets a service, unless it has instances again.
 func (e *emptyServices) remove(k naming.ServiceKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.since, k)
+	if !e.since[k].IsZero() {
+		delete(e.since, k)
+	}
 }
 
 // expired removes a service that has been empty since then or longer, and tells
@@ -111,17 +114,23 @@ func (r *Registry) cleanEmpty(k naming.ServiceKey, now time.Time) {
 		if err := r.deleteRecords(ctx, &s); err != nil {
 			r.log.Debug("clean empty service", "service", k.String(), "err", err)
 			r.settle(k) // try again after another period
+			return
 		}
+		r.empty.remove(k) // the deletions were changes of an empty service
 	})
 }
 
-// watchOverrides plans the end of a service's overrides that have no instance now.
+// watchOverrides plans the end of a service's overrides that have no instance now,
+// and has the heartbeats of the others looked at: their times may have changed.
 func (r *Registry) watchOverrides(k naming.ServiceKey) {
 	r.absent.looked(k)
 	s, _ := r.router.Service(k)
 	for key := range s.Overrides {
 		o := overrideKey{k, key}
 		present := s.Find(key) != nil
+		if present {
+			r.beats.review(beatKey{k, key.Address()})
+		}
 		since, absent := r.absent.note(o, present)
 		if absent {
 			r.timers.at(since.Add(r.cfg.OverrideExpiry), taskFunc(func(time.Time) { r.expireOverride(o, since) }))
@@ -224,11 +233,13 @@ const cleanTimeout = 5 * time.Second
 func (r *Registry) clean() {
 	for {
 		select {
-		case <-r.done:
+		case <-r.ctx.Done():
 			return
 		case write := <-r.cleanCh:
-			ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
-			write(ctx)
+			ctx, cancel := context.WithTimeout(r.ctx, cleanTimeout)
+			if ctx.Err() == nil {
+				write(ctx)
+			}
 			cancel()
 		}
 	}

@@ -149,7 +149,7 @@ func (b *beats) register(ctx context.Context, k beatKey, i *naming.Instance) err
 	if err == nil {
 		x.last = time.Now()
 	}
-	x.armLocked(time.Now().Add(unhealthyAfter(i)))
+	x.armLocked(time.Now().Add(firstLook(i)))
 	return err
 }
 
@@ -177,6 +177,28 @@ func unhealthyAfter(i *naming.Instance) time.Duration {
 
 func deletedAfter(i *naming.Instance) time.Duration {
 	return max(i.DeleteTimeout(), naming.MinBeatTime)
+}
+
+// firstLook is how long after a heartbeat there is something to decide: removal
+// may come before the unhealthy time.
+func firstLook(i *naming.Instance) time.Duration {
+	return min(unhealthyAfter(i), deletedAfter(i))
+}
+
+// review plans a look at a beat whose times may have become shorter.
+func (b *beats) review(k beatKey) {
+	s := b.shard(k)
+	s.mu.Lock()
+	x := s.byKey[k]
+	s.mu.Unlock()
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.gone {
+		x.armLocked(time.Now())
+	}
 }
 
 // due expires what has been silent for too long.
@@ -213,7 +235,7 @@ func (x *beat) due(now, at time.Time) {
 		}
 		x.armLocked(since.Add(deleted))
 	default:
-		x.armLocked(since.Add(unhealthy))
+		x.armLocked(since.Add(min(unhealthy, deleted)))
 	}
 }
 
@@ -299,7 +321,7 @@ func (b *beats) refresh(ctx context.Context, k beatKey) (*naming.Instance, error
 		return nil, nil
 	}
 	x.last = time.Now()
-	x.armLocked(x.last.Add(unhealthyAfter(i)))
+	x.armLocked(x.last.Add(firstLook(i)))
 	if i.Healthy {
 		return i, nil
 	}

@@ -96,6 +96,17 @@ func (f *fixture) open(t *testing.T, adjust ...func(*Config)) {
 	}
 }
 
+// reopen returns a registry over the same persistent data, as after a restart.
+func (f *fixture) reopen(t *testing.T, adjust ...func(*Config)) *fixture {
+	t.Helper()
+	next := &fixture{
+		ephemeral: storetest.NewFake(), persistent: f.persistent, metrics: prometheus.NewRegistry(),
+		watches: make(map[naming.ServiceKey]bool),
+	}
+	next.open(t, adjust...)
+	return next
+}
+
 // begin starts the registry and closes it at the end of the test.
 func (f *fixture) begin(t *testing.T) {
 	t.Helper()

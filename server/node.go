@@ -71,7 +71,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	n.add("http listener", nil, closeListener(n.http))
 	socket, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp", n.http.Addr().String())
 	if err != nil {
-		return n, fmt.Errorf("listen for UDP acknowledgements: %w", err)
+		return n, fmt.Errorf("listen for UDP acknowledgements: %w; choose another --port", err)
 	}
 	n.add("udp socket", nil, func() error { return ignoreClosed(socket.Close()) })
 	if n.grpc, err = listen(cfg.Bind, cfg.GRPCPort, "grpc-port"); err != nil {
@@ -89,6 +89,9 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	}
 	persistent, err := raftstore.New(raftConfig)
 	if err != nil {
+		if op := (*net.OpError)(nil); errors.As(err, &op) {
+			err = fmt.Errorf("%w; choose another --raft-port", err)
+		}
 		return n, err
 	}
 	n.add("raftstore", persistent.Start, persistent.Close)

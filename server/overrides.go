@@ -16,14 +16,6 @@ func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k 
 	if err := naming.CheckKey(svc); err != nil {
 		return err
 	}
-	if c.Weight != nil {
-		if err := naming.CheckWeight(*c.Weight); err != nil {
-			return err
-		}
-	}
-	if err := naming.CheckMetadata(c.Metadata, r.cfg.MetadataLimit); err != nil {
-		return err
-	}
 	s, ok := r.Service(svc)
 	if !ok {
 		return &naming.InvalidError{
@@ -41,7 +33,7 @@ func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k 
 			Text: fmt.Sprintf("instance not found: %s in cluster %s of service %s; register it first", k.Address(), k.Cluster, svc.Grouped()),
 		}
 	}
-	return r.putOverride(ctx, &s, i, func(o *naming.Override) {
+	d, err := r.override(&s, i, func(o *naming.Override) {
 		if c.Weight != nil {
 			o.Weight = *c.Weight
 		}
@@ -52,26 +44,34 @@ func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k 
 			o.Metadata = c.Metadata
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return r.router.Put(ctx, d)
 }
 
-// putOverride changes the override of an instance; one that has none starts from
-// what was published.
-func (r *Registry) putOverride(ctx context.Context, s *naming.Service, i *naming.Instance, change func(*naming.Override)) error {
+// override returns the changed override of an instance; one that has none starts
+// from what was published.
+func (r *Registry) override(s *naming.Service, i *naming.Instance, change func(*naming.Override)) (consistency.Datum, error) {
 	k := i.Key()
 	o := naming.Override{Weight: i.Weight, Enabled: i.Enabled}
 	if had := s.Overrides[k]; had != nil {
 		o = *had
 	}
 	change(&o)
-	return r.router.Put(ctx, consistency.Datum{
+	if published := (&naming.Service{Instances: s.Instances}).Find(k); published != nil {
+		i = published
+	}
+	return consistency.Datum{
 		Key:      consistency.Key{Service: s.Key, Kind: consistency.KindOverride, Instance: k},
 		Override: &o,
-	})
+	}, naming.CheckOverride(&o, i, r.cfg.MetadataLimit)
 }
 
 // ChangeMetadata sets and removes entries of the overrides of several instances;
 // keys nil means all instances of the service. It returns the effective instances
-// that were changed; ones that do not exist are left out.
+// that were changed; ones that do not exist are left out. Values that one of them
+// cannot have change none.
 func (r *Registry) ChangeMetadata(ctx context.Context, svc naming.ServiceKey, keys []naming.InstanceKey, set map[string]string, remove []string) ([]*naming.Instance, error) {
 	if err := naming.CheckKey(svc); err != nil {
 		return nil, err
@@ -85,13 +85,14 @@ func (r *Registry) ChangeMetadata(ctx context.Context, svc naming.ServiceKey, ke
 			keys = append(keys, i.Key())
 		}
 	}
-	var changed []*naming.Instance
+	var found []*naming.Instance
+	var changes []consistency.Datum
 	for _, k := range keys {
 		i := s.Find(k)
 		if i == nil {
 			continue
 		}
-		err := r.putOverride(ctx, &s, i, func(o *naming.Override) {
+		d, err := r.override(&s, i, func(o *naming.Override) {
 			merged := make(map[string]string, len(o.Metadata)+len(set))
 			maps.Copy(merged, o.Metadata)
 			maps.Copy(merged, set)
@@ -101,9 +102,14 @@ func (r *Registry) ChangeMetadata(ctx context.Context, svc naming.ServiceKey, ke
 			o.Metadata = merged
 		})
 		if err != nil {
-			return changed, err
+			return nil, err
 		}
-		changed = append(changed, i)
+		found, changes = append(found, i), append(changes, d)
 	}
-	return changed, nil
+	for n, d := range changes {
+		if err := r.router.Put(ctx, d); err != nil {
+			return found[:n], err
+		}
+	}
+	return found, nil
 }

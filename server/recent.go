@@ -57,6 +57,15 @@ func (c *recentInstances) remove(k overrideKey, i *naming.Instance) {
 	}
 }
 
+// forget forgets instances that were deregistered on purpose after all.
+func (c *recentInstances) forget(svc naming.ServiceKey, gone []*naming.Instance) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range gone {
+		delete(c.byKey, overrideKey{svc, i.Key()})
+	}
+}
+
 // get returns an instance that was lost a moment ago, else nil.
 func (c *recentInstances) get(k overrideKey) *naming.Instance {
 	c.mu.Lock()

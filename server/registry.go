@@ -41,7 +41,8 @@ type Registry struct {
 
 	ids     atomic.Uint64 // of the snowflake generator
 	cleanCh chan func(context.Context)
-	done    chan struct{}
+	ctx     context.Context // ends with close
+	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 }
 
@@ -51,8 +52,8 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 		notify: func(naming.ServiceKey) {}, watched: func(naming.ServiceKey) bool { return false },
 		subscriptions: func() int { return 0 }, connections: func() int { return 0 },
 		cleanCh: make(chan func(context.Context), cleanQueue),
-		done:    make(chan struct{}),
 	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.ids.Store(uint64(time.Now().UnixMilli()) << 12)
 	r.empty.since = make(map[naming.ServiceKey]time.Time)
 	r.absent.since = make(map[overrideKey]time.Time)
@@ -79,13 +80,13 @@ func (r *Registry) start() error {
 	for _, k := range r.router.Services("") { // what the disk brought
 		r.settle(k)
 	}
-	r.wg.Go(func() { r.timers.run(r.done) })
+	r.wg.Go(func() { r.timers.run(r.ctx.Done()) })
 	r.wg.Go(r.clean)
 	return nil
 }
 
 func (r *Registry) close() error {
-	close(r.done)
+	r.cancel()
 	r.wg.Wait()
 	return nil
 }
@@ -217,6 +218,7 @@ func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publis
 	if err != nil {
 		return err
 	}
+	r.recent.forget(svc, gone)
 	if !r.cfg.KeepOverrides {
 		r.dropOverrides(ctx, svc, gone)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -72,8 +73,8 @@ func setSwitch(s *naming.Switches, entry, value string) error {
 		return flag(&s.AutoChangeHealthCheckEnabled)
 	case "clientBeatInterval":
 		ms, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || ms <= 0 {
-			return bad("a number of milliseconds above 0")
+		if err != nil || ms <= 0 || ms > math.MaxInt32 {
+			return bad("a number of milliseconds from 1 to " + strconv.Itoa(math.MaxInt32))
 		}
 		s.ClientBeatIntervalMs = ms
 		return nil

@@ -50,20 +50,23 @@ func (t *timers) at(when time.Time, what task) {
 
 // run is the sweeper goroutine; it ends when done is closed.
 func (t *timers) run(done <-chan struct{}) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	last := time.Now()
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	now := time.Now()
 	for {
+		// Where slots end, not a tick from now: a task whose slot has just ended
+		// would wait another tick.
+		next := t.start.Add(now.Sub(t.start).Truncate(tick) + tick)
+		timer.Reset(time.Until(next))
 		select {
 		case <-done:
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
-		now := time.Now()
-		if late := now.Sub(last) - tick; late > pauseGap {
+		now = time.Now()
+		if late := now.Sub(next); late > pauseGap {
 			t.gap(late)
 		}
-		last = now
 		for _, what := range t.take(now) {
 			what.due(now)
 		}

@@ -34,10 +34,15 @@ type view struct {
 	current map[naming.Filter]*naming.ServiceInfo
 	former  map[naming.Filter]*naming.ServiceInfo // of earlier states
 	lastMs  int64
+	dropped bool
 }
 
-// maxFilters bounds the views kept of one service: clients choose the filters.
-const maxFilters = 64
+// maxFilters bounds the views kept of one service, and maxFilterText, in bytes, the
+// filters that views are kept of: clients choose the filters.
+const (
+	maxFilters    = 64
+	maxFilterText = 4 << 10
+)
 
 func newViews(read func(naming.ServiceKey) (naming.Service, bool), watched func(naming.ServiceKey) bool, cacheMs int64) *views {
 	return &views{read: read, watched: watched, cacheMs: cacheMs, byKey: make(map[naming.ServiceKey]*view)}
@@ -45,26 +50,49 @@ func newViews(read func(naming.ServiceKey) (naming.Service, bool), watched func(
 
 // get returns what a client sees of a service; an unknown one has no hosts.
 func (vs *views) get(k naming.ServiceKey, f naming.Filter) *naming.ServiceInfo {
+	for {
+		v := vs.find(k)
+		if v == nil {
+			info := f.View(&naming.Service{Key: k})
+			// Before the present millisecond: a view may begin within it.
+			info.CacheMs, info.LastRefTimeMs = vs.cacheMs, max(time.Now().UnixMilli()-1, vs.floor.Load()+1)
+			return info
+		}
+		if info := vs.look(v, k, f); info != nil {
+			return info
+		}
+	}
+}
+
+// find returns the view of a service, made if it is not there; nil for a service
+// that is unknown and watched by nobody.
+func (vs *views) find(k naming.ServiceKey) *view {
 	vs.mu.RLock()
 	v := vs.byKey[k]
 	vs.mu.RUnlock()
-	if v == nil {
-		s, ok := vs.read(k)
-		if !ok && !vs.watched(k) {
-			info := f.View(&s)
-			info.CacheMs, info.LastRefTimeMs = vs.cacheMs, max(time.Now().UnixMilli(), vs.floor.Load()+1)
-			return info
-		}
-		vs.mu.Lock()
-		if v = vs.byKey[k]; v == nil {
-			v = &view{lastMs: vs.floor.Load()}
-			v.changes.Store(1)
-			vs.byKey[k] = v
-		}
-		vs.mu.Unlock()
+	if v != nil {
+		return v
 	}
+	if _, ok := vs.read(k); !ok && !vs.watched(k) {
+		return nil
+	}
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if v = vs.byKey[k]; v == nil {
+		v = &view{lastMs: vs.floor.Load() + 1}
+		v.changes.Store(1)
+		vs.byKey[k] = v
+	}
+	return v
+}
+
+// look returns what a filter shows; nil if the view was dropped meanwhile.
+func (vs *views) look(v *view, k naming.ServiceKey, f naming.Filter) *naming.ServiceInfo {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.dropped {
+		return nil
+	}
 	if now := v.changes.Load(); v.seen != now {
 		v.seen = now // before reading: a change while we read makes it stale again
 		v.service, _ = vs.read(k)
@@ -81,7 +109,7 @@ func (vs *views) get(k naming.ServiceKey, f naming.Filter) *naming.ServiceInfo {
 		v.lastMs = max(time.Now().UnixMilli(), v.lastMs+1)
 		info.LastRefTimeMs = v.lastMs
 	}
-	if len(v.current) < maxFilters {
+	if len(v.current) < maxFilters && len(f.Clusters) <= maxFilterText {
 		v.current[f] = info
 	}
 	return info
@@ -112,19 +140,15 @@ func (vs *views) changed(k naming.ServiceKey) {
 // drop forgets the views of a service that is gone and watched by nobody.
 func (vs *views) drop(k naming.ServiceKey) {
 	vs.mu.Lock()
+	defer vs.mu.Unlock()
 	v := vs.byKey[k]
-	delete(vs.byKey, k)
-	vs.mu.Unlock()
 	if v == nil {
 		return
 	}
+	delete(vs.byKey, k)
 	v.mu.Lock()
+	v.dropped = true // whoever holds it gives no more times
 	last := v.lastMs
 	v.mu.Unlock()
-	for {
-		floor := vs.floor.Load()
-		if last <= floor || vs.floor.CompareAndSwap(floor, last) {
-			return
-		}
-	}
+	vs.floor.Store(max(vs.floor.Load(), last))
 }

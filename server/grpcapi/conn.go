@@ -23,6 +23,7 @@ type conn struct {
 	server *Server
 	raw    net.Conn
 	id     string
+	opened time.Time
 	// active is when the client last sent something, in nanoseconds since the
 	// server's start.
 	active atomic.Int64
@@ -33,9 +34,9 @@ type conn struct {
 
 	mu         sync.Mutex
 	registered bool
-	naming     bool             // the setup says that it registers and subscribes
-	subscriber *push.Subscriber // nil before the setup, and unless naming
-	services   map[naming.ServiceKey]struct{}
+	naming     bool                      // the setup says that it registers and subscribes
+	subscriber *push.Subscriber          // nil before the setup, and unless naming
+	services   map[naming.ServiceKey]int // what the connection publishes in, with the number of publications, under way ones included
 	closed     bool
 	reason     string // why the server closes it; empty: it does not
 	silence    *time.Timer
@@ -49,12 +50,20 @@ type conn struct {
 // outQueue bounds the messages other than pushes that wait for the stream.
 const outQueue = 16
 
+// young is how long after its transport was accepted a connection's stream may still
+// be on its way: the library serves calls of one transport in any order.
+const young = time.Second
+
 // writeStall is how long one write may make no progress.
 const writeStall = 30 * time.Second
 
 // closeGrace is the time between the end of the stream and that of the transport:
 // the client reads the end of its stream first.
 const closeGrace = 100 * time.Millisecond
+
+// pauseGap is how much later than planned a look must come to count as a pause of
+// this process: an answer may wait to be read.
+const pauseGap = time.Second
 
 var errGone = errors.New("connection gone")
 
@@ -73,7 +82,7 @@ func (c *conn) register(setup *wire.ConnectionSetupRequest, agent push.Peer) {
 	module, named := setup.Labels["module"]
 	if c.naming = !named || module == wire.ModuleNaming; c.naming {
 		c.subscriber = c.server.engine.NewSubscriber(agent, c.server.engine.GRPC(), c.wake)
-		c.services = make(map[naming.ServiceKey]struct{})
+		c.services = make(map[naming.ServiceKey]int)
 	}
 	c.silence = time.AfterFunc(c.server.cfg.Idle, c.checkSilence)
 	close(c.ready)
@@ -87,14 +96,15 @@ func (c *conn) wake() {
 }
 
 // isRegistered tells whether the setup was read, waiting a moment for one that is
-// on its way: the client does not wait for it either.
+// on its way: the client does not wait for it either. Whether a stream is open
+// says nothing: its handler may begin after that of a call that was sent later.
 func (c *conn) isRegistered(ctx context.Context) bool {
 	select {
 	case <-c.ready:
 		return true
 	default:
 	}
-	if !c.streaming.Load() || c.server.cfg.SetupWait <= 0 {
+	if !c.streaming.Load() && time.Since(c.opened) > young || c.server.cfg.SetupWait <= 0 {
 		return false
 	}
 	timer := time.NewTimer(c.server.cfg.SetupWait)
@@ -115,8 +125,17 @@ func (c *conn) track(svc naming.ServiceKey) error {
 	if c.closed || !c.naming {
 		return errGone
 	}
-	c.services[svc] = struct{}{}
+	c.services[svc]++
 	return nil
+}
+
+// untrack follows a publication that was refused, and so changed nothing.
+func (c *conn) untrack(svc naming.ServiceKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.services[svc]--; c.services[svc] <= 0 {
+		delete(c.services, svc)
+	}
 }
 
 // settled follows a publication: one that ended after the connection did is
@@ -153,7 +172,7 @@ func (c *conn) checkSilence() {
 	active := time.Duration(c.active.Load())
 	idle := now - active
 	switch {
-	case c.asked > active: // and the time to answer is over
+	case c.asked > active && now-c.asked < c.server.cfg.Detect+pauseGap: // and the time to answer is over
 		c.closeLocked(fmt.Sprintf("no answer within %v", c.server.cfg.Detect))
 	case idle < c.server.cfg.Idle:
 		c.asked = 0

@@ -30,6 +30,9 @@ func (s *Server) instance(ctx context.Context, c *conn, body []byte) *wire.Paylo
 		ip, port := "", 0
 		if q.Instance != nil {
 			ip, port = string(q.Instance.IP), int(q.Instance.Port)
+			if err := checkNamed(q.Instance); err != nil {
+				return s.refuse(c, wire.TypeInstanceAnswer, err, nil)
+			}
 		}
 		if _, err := c.subscribed(); err != nil {
 			return s.refuse(c, wire.TypeInstanceAnswer, err, nil)
@@ -43,13 +46,30 @@ func (s *Server) instance(ctx context.Context, c *conn, body []byte) *wire.Paylo
 	return wire.InstanceAnswer(wire.TypeInstanceAnswer, string(q.Type))
 }
 
-// publish runs a publication of the connection. A service stays on the list of
-// what the connection has published, since that list is only what its end cleans.
+// checkNamed checks what a deregistration says of the instance, as far as it does.
+func checkNamed(i *wire.Instance) error {
+	if i.IP != "" {
+		if err := naming.CheckIP(string(i.IP)); err != nil {
+			return err
+		}
+	}
+	if err := naming.CheckPort(int(i.Port)); err != nil {
+		return err
+	}
+	return naming.CheckClusters(string(i.ClusterName))
+}
+
+// publish runs a publication of the connection. Once one has succeeded the service
+// stays on the list of what the connection has published, since that list is only
+// what its end cleans.
 func (s *Server) publish(c *conn, svc naming.ServiceKey, publish func() error) error {
 	if err := c.track(svc); err != nil {
 		return err
 	}
 	if err := publish(); err != nil {
+		if _, ok := errors.AsType[*naming.InvalidError](err); ok {
+			c.untrack(svc)
+		}
 		return err
 	}
 	return c.settled(svc)
@@ -130,7 +150,7 @@ func (s *Server) persistentInstance(ctx context.Context, c *conn, body []byte) *
 	var err error
 	if q.Type == wire.RegisterInstance {
 		err = s.registry.Register(ctx, svc, publisher, i)
-	} else {
+	} else if err = checkNamed(q.Instance); err == nil {
 		err = s.registry.Deregister(ctx, svc, publisher, false, i.IP, i.Port)
 	}
 	if err != nil {

@@ -146,7 +146,7 @@ func (s *Server) Connections() int {
 func (s *Server) accept(raw net.Conn) *conn {
 	ip, port, _ := net.SplitHostPort(raw.RemoteAddr().String())
 	c := &conn{
-		server: s, raw: raw, ready: make(chan struct{}),
+		server: s, raw: raw, opened: time.Now(), ready: make(chan struct{}),
 		id:     fmt.Sprintf("%d_%s_%s", s.nextID(), ip, port),
 		wakeCh: make(chan struct{}, 1), outCh: make(chan *wire.Payload, outQueue), endCh: make(chan struct{}),
 	}

@@ -17,7 +17,7 @@ func (s *Server) serviceQuery(_ context.Context, c *conn, body []byte) *wire.Pay
 		return wire.QueryAnswer(s.registry.ServiceInfo(svc, naming.Filter{}))
 	}
 	if err := check(svc, filter); err != nil {
-		return s.refuse(c, wire.TypeQueryAnswer, err, wire.WithServiceInfo(s.registry.ServiceInfo(svc, naming.Filter{})))
+		return s.refuse(c, wire.TypeQueryAnswer, err, wire.WithServiceInfo(s.nothing(svc)))
 	}
 	return wire.QueryAnswer(s.registry.ServiceInfo(svc, filter))
 }
@@ -29,13 +29,19 @@ func check(svc naming.ServiceKey, f naming.Filter) error {
 	return naming.CheckClusters(f.Clusters)
 }
 
+// nothing is what a refused query or subscription shows of a service.
+func (s *Server) nothing(svc naming.ServiceKey) *naming.ServiceInfo {
+	unknown := s.registry.ServiceInfo(naming.ServiceKey{}, naming.Filter{})
+	return &naming.ServiceInfo{Key: svc, CacheMs: unknown.CacheMs, LastRefTimeMs: unknown.LastRefTimeMs}
+}
+
 func (s *Server) subscribeService(_ context.Context, c *conn, body []byte) *wire.Payload {
 	var q wire.SubscribeServiceRequest
 	if answer := s.decode(c, body, &q); answer != nil {
 		return answer
 	}
 	svc, filter := q.Key(), naming.Filter{Clusters: string(q.Clusters)}
-	none := func() []byte { return wire.WithServiceInfo(s.registry.ServiceInfo(svc, naming.Filter{})) }
+	none := func() []byte { return wire.WithServiceInfo(s.nothing(svc)) }
 	for _, f := range [...]struct{ name, value string }{{"serviceName", svc.Name}, {"groupName", svc.Group}} {
 		if isBlank(f.value) {
 			return wire.Failed(wire.TypeError, "Param '"+f.name+"' is illegal, "+f.name+" is blank", none())

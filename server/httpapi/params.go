@@ -1,14 +1,17 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"rollcall/naming"
+	"rollcall/server/wire"
 )
 
 // maxForm is the largest form body; of a larger one every parameter is lost, as
@@ -27,7 +30,7 @@ func parse(r *http.Request) params {
 		return p
 	}
 	media, attributes, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil {
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
 		return p
 	}
 	switch {
@@ -37,11 +40,11 @@ func parse(r *http.Request) params {
 			p.add(string(body))
 		}
 	case media == "multipart/form-data" && r.Method == http.MethodPost && attributes["boundary"] != "":
-		r.Body = http.MaxBytesReader(nil, r.Body, maxForm)
-		if r.ParseMultipartForm(maxForm) == nil {
-			for k, v := range r.MultipartForm.Value {
-				if _, ok := p[k]; !ok && len(v) > 0 {
-					p[k] = v[0]
+		parts := multipart.NewReader(http.MaxBytesReader(nil, r.Body, maxForm), attributes["boundary"])
+		if form, err := parts.ReadForm(maxForm); err == nil { // within that size nothing goes to files
+			for k, v := range form.Value {
+				if _, ok := p[validText(k)]; !ok && len(v) > 0 {
+					p[validText(k)] = validText(v[0])
 				}
 			}
 		}
@@ -69,11 +72,13 @@ func (p params) add(raw string) {
 
 func unescape(s string) (string, bool) {
 	if strings.IndexByte(s, '%') < 0 && strings.IndexByte(s, '+') < 0 {
-		return strings.ToValidUTF8(s, "\uFFFD"), true
+		return validText(s), true
 	}
 	out, err := url.QueryUnescape(s)
-	return strings.ToValidUTF8(out, "\uFFFD"), err == nil
+	return validText(out), err == nil
 }
+
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // text returns a value as it was sent, or def where it is missing or blank.
 func (p params) text(name, def string) string {
@@ -137,8 +142,8 @@ func (p params) number(name string, def float64) (float64, error) {
 	if v == "" {
 		return def, nil
 	}
-	f, err := strconv.ParseFloat(v, 64)
-	if err != nil {
+	f, ok := wire.ParseNumber(v)
+	if !ok {
 		return 0, badValue(name, v, "a number")
 	}
 	return f, nil

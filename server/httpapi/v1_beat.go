@@ -33,15 +33,16 @@ func (s *Server) beat(q *request, svc naming.ServiceKey) (answer, error) {
 			return answer{}, err
 		}
 	}
-	if raw := q.params["beat"]; raw != "" {
+	if ip != "" {
+		if err := naming.CheckIP(ip); err != nil {
+			return answer{}, err
+		}
+	}
+	if raw := q.text("beat", ""); raw != "" {
 		if full, err = beatInstance(raw, q.text("clusterName", naming.DefaultCluster)); err != nil {
 			return answer{}, err
 		}
 		ip, port = full.IP, full.Port
-	} else if ip != "" {
-		if err := naming.CheckIP(ip); err != nil {
-			return answer{}, err
-		}
 	}
 	result, err := s.registry.Beat(q.Context(), svc, ip, port, full)
 	if err != nil {

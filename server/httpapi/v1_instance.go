@@ -45,8 +45,10 @@ func (q *request) address() (ip string, port int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	port, err = naming.ParsePort(text)
-	return ip, port, err
+	if port, err = naming.ParsePort(text); err != nil {
+		return "", 0, err
+	}
+	return ip, port, naming.CheckIP(ip)
 }
 
 // cluster reads the cluster by its name or its alias.
@@ -93,6 +95,9 @@ func (q *request) instance(defaultEphemeral bool) (naming.ServiceKey, *naming.In
 		return svc, nil, err
 	}
 	i.Cluster = q.cluster()
+	if err = naming.CheckClusters(i.Cluster); err != nil {
+		return svc, nil, err
+	}
 	if i.Metadata, err = q.metadata(); err != nil {
 		return svc, nil, err
 	}
@@ -147,11 +152,15 @@ func (s *Server) patchV1(q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	k := naming.InstanceKey{Cluster: q.cluster(), IP: ip, Port: port}
+	if err := naming.CheckClusters(k.Cluster); err != nil {
+		return answer{}, err
+	}
 	change, err := q.change()
 	if err != nil {
 		return answer{}, err
 	}
-	return okText(), s.patch(q, svc, naming.InstanceKey{Cluster: q.cluster(), IP: ip, Port: port}, change)
+	return okText(), s.patch(q, svc, k, change)
 }
 
 // patch changes an instance that must exist, with the detail's error if not.
@@ -196,6 +205,9 @@ func (s *Server) detailV1(q *request) (answer, error) {
 		return answer{}, err
 	}
 	k := naming.InstanceKey{Cluster: q.text("clusterName", naming.DefaultCluster), IP: ip, Port: port}
+	if err := naming.CheckClusters(k.Cluster); err != nil {
+		return answer{}, err
+	}
 	i, err := s.registry.Instance(svc, k)
 	if err != nil {
 		return answer{}, err

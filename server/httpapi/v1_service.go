@@ -40,6 +40,9 @@ func (q *request) settings(kind naming.Kind) (naming.Settings, error) {
 	return out, err
 }
 
+// maxSelector bounds a selector, in bytes.
+const maxSelector = 64 << 10
+
 // parseSelector reads a selector in JSON, possibly escaped once more; blank is
 // none.
 func parseSelector(raw string) (naming.Selector, error) {
@@ -48,6 +51,9 @@ func parseSelector(raw string) (naming.Selector, error) {
 	}
 	bad := func(text string) (naming.Selector, error) {
 		return naming.Selector{}, &naming.InvalidError{Fault: naming.FaultSelector, Field: "selector", Text: text}
+	}
+	if len(raw) > maxSelector {
+		return naming.Selector{}, &naming.InvalidError{Fault: naming.FaultParam, Field: "selector", Text: "Param 'selector' is illegal, the param length should not exceed " + strconv.Itoa(maxSelector) + "."}
 	}
 	if strings.HasPrefix(raw, "%") {
 		if plain, err := url.QueryUnescape(raw); err == nil {
@@ -233,10 +239,14 @@ func (s *Server) subscribersV1(q *request) (answer, error) {
 	no, _ := q.integer("pageNo", 1)
 	size, _ := q.integer("pageSize", 1000)
 	all := distinctSubscribers(s.udp.engine.Subscribers(svc))
-	first := (max(no, 1) - 1) * min(max(size, 0), 1<<31)
+	first, last := int64(len(all)), int64(len(all))
+	if page := max(no, 1) - 1; size > 0 && page <= last/size {
+		first = page * size
+		last = first + min(size, last-first)
+	}
 	b := strconv.AppendInt([]byte(`{"count":`), int64(len(all)), 10)
 	b = append(b, `,"subscribers":[`...)
-	for n := first; n >= 0 && n < min(first+max(size, 0), int64(len(all))); n++ {
+	for n := first; n < last; n++ {
 		if n > first {
 			b = append(b, ',')
 		}

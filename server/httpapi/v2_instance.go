@@ -82,6 +82,9 @@ func (q *request) instanceV2(defaultEphemeral bool) (naming.ServiceKey, *naming.
 		return svc, nil, err
 	}
 	i.Cluster = q.text("clusterName", naming.DefaultCluster)
+	if err = checkTarget(i.Key()); err != nil {
+		return svc, nil, err
+	}
 	if i.Weight, err = q.number("weight", 1); err != nil {
 		return svc, nil, err
 	}
@@ -98,6 +101,14 @@ func (q *request) instanceV2(defaultEphemeral bool) (naming.ServiceKey, *naming.
 		}
 	}
 	return svc, &i, naming.CheckWeight(i.Weight)
+}
+
+// checkTarget checks the address and the cluster that a request names.
+func checkTarget(k naming.InstanceKey) error {
+	if err := naming.CheckIP(k.IP); err != nil {
+		return err
+	}
+	return naming.CheckClusters(k.Cluster)
 }
 
 const okJSON = `"ok"`
@@ -147,6 +158,9 @@ func (s *Server) patchV2(q *request) (answer, error) {
 	if k.Port, err = naming.ParsePort(port); err != nil {
 		return answer{}, err
 	}
+	if err := checkTarget(k); err != nil {
+		return answer{}, err
+	}
 	for _, name := range [...]string{"weight", "enabled", "metadata"} {
 		if q.text(name, "") == "" {
 			return answer{}, lackingParameter(name)
@@ -181,6 +195,9 @@ func (s *Server) detailV2(q *request) ([]byte, error) {
 		return nil, lackingParameter("port")
 	}
 	if k.Port, err = naming.ParsePort(port); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(k); err != nil {
 		return nil, err
 	}
 	i, err := s.registry.Instance(svc, k)

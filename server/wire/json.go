@@ -134,8 +134,8 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		f, errFloat := strconv.ParseFloat(text, 64)
-		if errFloat != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		f, ok := ParseNumber(text)
+		if !ok || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
 			return &typeError{"an integer", clip(text)}
 		}
 		n = int64(f)
@@ -150,12 +150,22 @@ func (f *Float) UnmarshalJSON(b []byte) error {
 	if err != nil || text == "" {
 		return err
 	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil && !math.IsInf(n, 0) {
+	n, ok := ParseNumber(text)
+	if !ok {
 		return &typeError{"a number", clip(text)}
 	}
 	*f = Float{n, true}
 	return nil
+}
+
+// ParseNumber reads a decimal number, or one of the words for NaN and infinity.
+// One that is too large is infinite.
+func ParseNumber(s string) (f float64, ok bool) {
+	if strings.ContainsAny(s, "_xX") { // numbers in Go's own writing
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil || math.IsInf(f, 0)
 }
 
 // UnmarshalJSON reads a boolean or the text of one.
@@ -225,6 +235,9 @@ func ParseMetadata(s string) (map[string]string, error) {
 	err := json.Unmarshal([]byte(s), &m)
 	if err == nil {
 		return m, nil
+	}
+	if strings.ContainsRune(`{["`, rune(strings.TrimSpace(s)[0])) { // meant as JSON, with = within
+		return nil, err
 	}
 	out := make(map[string]string)
 	for pair := range strings.SplitSeq(s, ",") {
