@@ -28,6 +28,14 @@ type Key struct {
 	Switch    string             // name of a switch; its Service is zero
 }
 
+// Compare orders keys by service, kind, publisher, instance and switch.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(
+		k.Service.Compare(o.Service), cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Publisher, o.Publisher),
+		k.Instance.Compare(o.Instance), cmp.Compare(k.Switch, o.Switch),
+	)
+}
+
 // Datum is one replicated record. The field that its Kind names is set.
 type Datum struct {
 	Key

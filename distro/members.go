@@ -650,6 +650,11 @@ func (m *Members) tell(e Event) {
 	switch e.Kind {
 	case Joined:
 		log.Info("node joined", "version", e.Member.Version)
+		for _, o := range m.Alive() {
+			if o.ID == e.Member.ID && o.ID != "" && o.Name != e.Member.Name {
+				log.Error("two nodes have one id: was a data folder copied?", "other", o.Name)
+			}
+		}
 	case Left:
 		log.Info("node left")
 	case Died:

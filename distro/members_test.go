@@ -3,6 +3,7 @@ package distro
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -17,7 +18,7 @@ import (
 )
 
 // soon bounds the waits for what takes much less.
-const soon = 10 * time.Second
+const soon = 20 * time.Second
 
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
@@ -147,6 +148,33 @@ func TestMembers_TakenNameIsRefused(t *testing.T) {
 	require.Equal(t, "J", nodes[0].told("n2"), "the first was not disturbed")
 }
 
+// A node was cut off, another one took its place, and it is back.
+func TestMembers_ReplacedNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	net, nodes := three(t)
+	eventually(t, func() bool {
+		nodes[2].Members.mu.Lock()
+		defer nodes[2].Members.mu.Unlock()
+		return nodes[2].settled
+	})
+	net.cut(nodes[0].wire, nodes[2].wire)
+	net.cut(nodes[1].wire, nodes[2].wire)
+	agree(t, soon, nodes[:2]...)
+	elsewhere := net.add()
+	net.cut(elsewhere, nodes[2].wire)
+	place := start(t, inMemory("n3", 33, elsewhere))
+	agree(t, soon, nodes[0], nodes[1], place)
+	require.NoError(t, nodes[2].Ready(), "nobody refuses it yet")
+	net.heal()
+	var refused *ConflictError
+	eventually(t, func() bool { return errors.As(nodes[2].Ready(), &refused) })
+	require.Equal(t, "10.0.0.4:7847", refused.Theirs)
+	eventually(t, func() bool { return place.Ready() == nil })
+	for _, n := range nodes[:2] {
+		require.Equal(t, uint64(33), n.last("n3").Member.Boot)
+	}
+}
+
 func TestMembers_PartitionHeals(t *testing.T) {
 	t.Parallel()
 	net, nodes := three(t)
@@ -157,7 +185,7 @@ func TestMembers_PartitionHeals(t *testing.T) {
 	net.heal()
 	healed := time.Now()
 	agree(t, soon, nodes...)
-	require.Less(t, time.Since(healed), 5*time.Second)
+	require.Less(t, time.Since(healed), soon/2)
 	require.Equal(t, "JDJ", nodes[0].told("n3"))
 	require.Equal(t, "JDJ", nodes[2].told("n1"))
 }
@@ -412,15 +440,15 @@ func TestMembers_SendEndsAtItsTimeLimit(t *testing.T) {
 			var senders sync.WaitGroup
 			for range sendsPerPeer + 1 {
 				senders.Go(func() {
-					if err := n.Send(ctx, "n2", make([]byte, 512<<10)); !errorsIsDeadline(err) {
+					if err := n.Send(ctx, "n2", make([]byte, 300<<10)); !errorsIsDeadline(err) {
 						t.Errorf("send: %v", err)
 					}
 				})
 			}
 			senders.Wait()
-			require.Less(t, time.Since(began), 2*time.Second)
+			require.Less(t, time.Since(began), n.cfg.SendTimeout)
 			require.NoError(t, n.Close())
-			require.Less(t, time.Since(began), 4*time.Second)
+			require.Less(t, time.Since(began), n.cfg.StreamTimeout)
 		})
 	}
 }
@@ -521,6 +549,11 @@ func TestMembers_ConcurrentUse(t *testing.T) {
 	}
 	users.Wait()
 	agree(t, soon, nodes[0], nodes[2])
+}
+
+func TestEventKind_String(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "joined updated left died unknown", fmt.Sprintf("%s %s %s %s %s", Joined, Updated, Left, Died, EventKind(0)))
 }
 
 func TestBridge_Levels(t *testing.T) {

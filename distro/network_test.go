@@ -164,12 +164,12 @@ func (w *wire) Shutdown() error {
 	return nil
 }
 
-// fast returns timings with which a death is known after about a second.
+// fast returns timings that are quick where the load of the machine cannot do harm:
+// a death takes as long to be known as by default.
 func fast(name string, boot uint64) MembersConfig {
 	cfg := DefaultMembersConfig()
 	cfg.Self = Member{Name: name, ID: "id-" + name, Boot: boot, HTTPPort: 8848, GRPCPort: 9848, PeerPort: 9849, RaftPort: 7848, Version: "test"}
 	cfg.Bind = "127.0.0.1"
-	cfg.ProbeInterval, cfg.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
 	cfg.GossipInterval = 20 * time.Millisecond
 	cfg.ReclaimTime = 100 * time.Millisecond
 	cfg.RejoinInterval = 200 * time.Millisecond

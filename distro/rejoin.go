@@ -124,6 +124,10 @@ func (m *Members) rejoin() {
 	a := attempts{next: make(map[string]time.Time), logged: make(map[string]time.Time)}
 	for first := true; ; first = false {
 		m.forget()
+		if len(a.next)+len(a.logged) > 4096 {
+			clear(a.next)
+			clear(a.logged)
+		}
 		again := m.round(&a)
 		if first {
 			close(m.joinedCh)

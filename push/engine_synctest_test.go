@@ -1,6 +1,7 @@
 package push
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,46 @@ func TestEngine_ChangesThatUndoEachOtherAreNotPushed(t *testing.T) {
 		e.Notify(service("a"))
 		pass(time.Minute)
 		require.Equal(t, []time.Duration{0}, times(c.take()))
+	})
+}
+
+// fixed is a Source whose views the test chooses.
+type fixed struct {
+	info atomic.Pointer[naming.ServiceInfo]
+}
+
+func (f *fixed) ServiceInfo(naming.ServiceKey, naming.Filter) *naming.ServiceInfo {
+	return f.info.Load()
+}
+
+func (f *fixed) Idle(naming.ServiceKey) {}
+
+func TestSubscriber_AViewThatChangedBackBeforeItWasTakenIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var source fixed
+		before, after := new(naming.ServiceInfo), new(naming.ServiceInfo)
+		source.info.Store(before)
+		e, _ := start(t, &source)
+		woken := 0
+		s := e.NewSubscriber(Peer{}, e.GRPC(), func() { woken++ })
+		s.Subscribe(service("a"), naming.Filter{})
+		pass(time.Second)
+		p, ok := s.Next()
+		require.True(t, ok)
+		s.Ack(p.Seq, true)
+		require.Equal(t, 1, woken)
+
+		source.info.Store(after)
+		e.Notify(service("a"))
+		pass(time.Second)
+		require.Equal(t, 2, woken)
+		source.info.Store(before)
+		_, ok = s.Next()
+		require.False(t, ok)
+		e.Notify(service("a"))
+		pass(time.Second)
+		require.Equal(t, 2, woken, "nobody is woken for nothing")
+		s.Close()
 	})
 }
 

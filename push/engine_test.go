@@ -66,6 +66,12 @@ func TestSubscriber_SubscribeConcurrentWithClose(t *testing.T) {
 		require.False(t, e.Watched(service("a")))
 	}
 	require.Empty(t, e.topics)
+
+	// And just between the two steps of subscribing.
+	s := e.NewSubscriber(Peer{}, e.GRPC(), func() {})
+	s.Close()
+	e.join(service("a"), &subscription{subscriber: s, finished: true})
+	require.Empty(t, e.topics)
 }
 
 // Every Idle belongs to a moment in which nobody subscribed, so what follows the

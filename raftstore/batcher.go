@@ -47,9 +47,9 @@ type batcher struct {
 // write is one operation on its way into the log.
 type write struct {
 	operation []byte
-	doneCh    chan error // of capacity 1
-	taken     bool       // is in an entry; guarded by batcher.mu
-	withdrawn bool       // its caller has gone; guarded by batcher.mu
+	doneCh    chan result // of capacity 1
+	taken     bool        // is in an entry; guarded by batcher.mu
+	withdrawn bool        // its caller has gone; guarded by batcher.mu
 }
 
 // flight is a log entry under way.
@@ -70,22 +70,23 @@ func newBatcher() *batcher {
 }
 
 // submit writes one encoded operation and waits until it is applied here, or for
-// ctx. errNotAccepted, ErrClosed and the error of ctx mean that nothing was
-// written, ErrUnknownOutcome that it may have been.
-func (b *batcher) submit(ctx context.Context, operation []byte) error {
+// ctx; it returns the index of its log entry. errNotAccepted, ErrClosed and the
+// error of ctx mean that nothing was written, ErrUnknownOutcome that it may have
+// been.
+func (b *batcher) submit(ctx context.Context, operation []byte) (index uint64, err error) {
 	select {
 	case <-b.stopCh: // first: with room left the select below would choose at random
-		return consistency.ErrClosed
+		return 0, consistency.ErrClosed
 	default:
 	}
 	select {
 	case b.roomCh <- struct{}{}:
 	case <-b.stopCh:
-		return consistency.ErrClosed
+		return 0, consistency.ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("nothing was written, too many writes wait: %w", ctx.Err())
+		return 0, fmt.Errorf("nothing was written, too many writes wait: %w", ctx.Err())
 	}
-	w := &write{operation: operation, doneCh: make(chan error, 1)}
+	w := &write{operation: operation, doneCh: make(chan result, 1)}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
@@ -95,25 +96,25 @@ func (b *batcher) submit(ctx context.Context, operation []byte) error {
 	}
 
 	select {
-	case err := <-w.doneCh:
-		return err
+	case r := <-w.doneCh:
+		return r.index, r.err
 	case <-ctx.Done():
 		if b.withdraw(w) {
-			return fmt.Errorf("nothing was written: %w", ctx.Err())
+			return 0, fmt.Errorf("nothing was written: %w", ctx.Err())
 		}
-		return fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, ctx.Err())
+		return 0, fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, ctx.Err())
 	case <-b.stopCh:
 	}
 	if b.withdraw(w) {
-		return consistency.ErrClosed
+		return 0, consistency.ErrClosed
 	}
 	select {
-	case err := <-w.doneCh:
-		return err
+	case r := <-w.doneCh:
+		return r.index, r.err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, ctx.Err())
+		return 0, fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, ctx.Err())
 	case <-b.goneCh:
-		return fmt.Errorf("%w: the store is closed", consistency.ErrUnknownOutcome)
+		return 0, fmt.Errorf("%w: the store is closed", consistency.ErrUnknownOutcome)
 	}
 }
 
@@ -184,11 +185,11 @@ func (b *batcher) dispatchOne() bool {
 		<-b.slotCh
 		return false
 	}
-	var command []byte
-	for _, w := range writes {
-		command = appendOperation(command, w.operation)
+	operations := make([][]byte, len(writes))
+	for n, w := range writes {
+		operations[n] = w.operation
 	}
-	b.flightCh <- flight{b.apply(command, enqueueTimeout), writes}
+	b.flightCh <- flight{b.apply(encodeCommand(operations, time.Now()), enqueueTimeout), writes}
 	return true
 }
 
@@ -201,11 +202,11 @@ func (b *batcher) collect() {
 		if err != nil {
 			err = outcome(err)
 			for _, w := range f.writes {
-				w.doneCh <- err
+				w.doneCh <- result{err: err}
 			}
 			continue
 		}
-		results, ok := f.future.Response().([]error)
+		results, ok := f.future.Response().([]result)
 		if !ok || len(results) != len(f.writes) {
 			panic(fmt.Sprintf("log entry %d: %d operations have the results %v", f.future.Index(), len(f.writes), f.future.Response()))
 		}

@@ -20,7 +20,7 @@ type entry struct {
 	operations []string
 	doneCh     chan struct{}
 	err        error
-	results    []error
+	results    []result
 }
 
 func (e *entry) Error() error  { <-e.doneCh; return e.err }
@@ -42,18 +42,18 @@ func startBatcher(t *testing.T) *fakeLog {
 	f := &fakeLog{batcher: newBatcher(), sentCh: make(chan *entry, maxInFlight)}
 	f.apply = func(command []byte, _ time.Duration) raft.ApplyFuture {
 		e := &entry{doneCh: make(chan struct{})}
-		operations, err := decodeCommand(command)
+		decoded, err := decodeCommand(command)
 		if err != nil {
 			panic(err)
 		}
-		for n, op := range operations {
+		for n, op := range decoded.Operations {
 			name := op.GetDelete().GetPublisher()
 			e.operations = append(e.operations, name)
-			var result error
+			r := result{index: uint64(n)}
 			if strings.HasPrefix(name, "refused") {
-				result = fmt.Errorf("result %d", n)
+				r.err = fmt.Errorf("result %d", n)
 			}
-			e.results = append(e.results, result)
+			e.results = append(e.results, r)
 		}
 		f.sentCh <- e
 		return e
@@ -85,7 +85,10 @@ func (f *fakeLog) submitAsync(ctx context.Context, t *testing.T, name string) <-
 	}
 	before, full := count(), len(f.slotCh) == maxInFlight
 	doneCh := make(chan error, 1)
-	go func() { doneCh <- f.submit(ctx, b) }()
+	go func() {
+		_, err := f.submit(ctx, b)
+		doneCh <- err
+	}()
 	if full { // nothing leaves the queue
 		require.Eventually(t, func() bool { return count() > before }, wait, tick)
 	}
@@ -211,7 +214,8 @@ func TestBatcher_WaitingIsBounded(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, f.submit(ctx, nil), context.DeadlineExceeded)
+	_, err := f.submit(ctx, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	for _, e := range entries {
 		e.answer(nil)
 	}
@@ -223,7 +227,8 @@ func TestBatcher_Stop(t *testing.T) {
 	waiting := f.submitAsync(t.Context(), t, "waiting")
 	close(f.stopCh)
 	require.ErrorIs(t, <-waiting, consistency.ErrClosed)
-	require.ErrorIs(t, f.submit(t.Context(), nil), consistency.ErrClosed)
+	_, err := f.submit(t.Context(), nil)
+	require.ErrorIs(t, err, consistency.ErrClosed)
 	entries[0].answer(nil)
 	require.NoError(t, <-first[0], "what is under way is finished")
 	close(f.goneCh)

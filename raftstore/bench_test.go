@@ -31,7 +31,7 @@ func BenchmarkApply(b *testing.B) {
 				if err != nil {
 					return err
 				}
-				return s.raft.Apply(appendOperation(nil, op), 0).Error()
+				return s.raft.Apply(encodeCommand([][]byte{op}, time.Now()), 0).Error()
 			})
 		})
 	}

@@ -1,8 +1,13 @@
 package raftstore
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -11,12 +16,18 @@ import (
 	"rollcall/naming"
 )
 
-// commandVersion is the first byte of every log entry of ours.
-const commandVersion = 1
+// commandVersion is the first byte of every log entry of ours. Entries of version 1
+// had neither a checksum nor a time.
+const commandVersion = 2
 
 // positionBits is the part of a version that tells operations of one log entry
 // apart; see [versionAt].
 const positionBits = 16
+
+// requestBytes is the length of what identifies a write that is remembered.
+const requestBytes = 16
+
+const checksumBytes = 4
 
 var errMalformed = errors.New("malformed command")
 
@@ -26,33 +37,82 @@ func versionAt(index uint64, position int) consistency.Version {
 	return consistency.Version{Time: index<<positionBits | uint64(position)}
 }
 
-// appendOperation appends an encoded operation to a command. A command is the
-// version byte and the operations as field 1 of the message Command, so it can
-// be put together from operations that their callers have encoded.
-func appendOperation(command, operation []byte) []byte {
-	if len(command) == 0 {
-		command = append(command, commandVersion)
+// encodeCommand puts a command together from operations that their callers have
+// encoded: the version byte, the CRC-32C of the rest, and the message Command.
+func encodeCommand(operations [][]byte, now time.Time) []byte {
+	size := 1 + checksumBytes + 16
+	for _, op := range operations {
+		size += len(op) + 8
 	}
-	command = protowire.AppendTag(command, 1, protowire.BytesType)
-	return protowire.AppendBytes(command, operation)
+	b := append(make([]byte, 0, size), commandVersion, 0, 0, 0, 0)
+	for _, op := range operations {
+		b = protowire.AppendTag(b, 1, protowire.BytesType)
+		b = protowire.AppendBytes(b, op)
+	}
+	b = protowire.AppendTag(b, 2, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(max(0, now.UnixMilli())))
+	binary.LittleEndian.PutUint32(b[1:], checksum(b[1+checksumBytes:]))
+	return b
 }
 
-// decodeCommand returns the operations of a command, never none.
-func decodeCommand(b []byte) ([]*Operation, error) {
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+
+// commandBody returns what is behind the version byte and the checksum, which it
+// verifies.
+func commandBody(b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: it is empty", errMalformed)
 	}
-	if b[0] != commandVersion {
+	switch b[0] {
+	case 1:
+		return b[1:], nil
+	case commandVersion:
+	default:
 		return nil, fmt.Errorf("command version %d is unknown, this program knows version %d", b[0], commandVersion)
 	}
-	var c Command
-	if err := proto.Unmarshal(b[1:], &c); err != nil {
+	if len(b) < 1+checksumBytes {
+		return nil, fmt.Errorf("%w: it is cut short", errMalformed)
+	}
+	body := b[1+checksumBytes:]
+	if binary.LittleEndian.Uint32(b[1:]) != checksum(body) {
+		return nil, fmt.Errorf("%w: the checksum does not match", errMalformed)
+	}
+	return body, nil
+}
+
+// decodeCommand returns a command; it has at least one operation.
+func decodeCommand(b []byte) (*Command, error) {
+	body, err := commandBody(b)
+	if err != nil {
+		return nil, err
+	}
+	c := new(Command)
+	if err := proto.Unmarshal(body, c); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	if len(c.Operations) == 0 || len(c.Operations) > 1<<positionBits || len(c.ProtoReflect().GetUnknown()) > 0 {
 		return nil, fmt.Errorf("%w: %d operations, %d unknown bytes", errMalformed, len(c.Operations), len(c.ProtoReflect().GetUnknown()))
 	}
-	return c.Operations, nil
+	return c, nil
+}
+
+// encodeOperation encodes an operation. With the id of a request it is marked, so
+// that the same operation of the same request is applied once.
+func encodeOperation(op *Operation, request string) ([]byte, error) {
+	options := proto.MarshalOptions{Deterministic: request != ""}
+	b, err := options.Marshal(op)
+	if err != nil {
+		return nil, fmt.Errorf("encode operation: %w", err)
+	}
+	if request != "" {
+		sum := sha256.New()
+		_, _ = io.WriteString(sum, request)
+		sum.Write([]byte{0})
+		sum.Write(b)
+		b = protowire.AppendTag(b, 15, protowire.BytesType)
+		b = protowire.AppendBytes(b, sum.Sum(nil)[:requestBytes])
+	}
+	return b, nil
 }
 
 // publishOperation returns the operation for a publication.
@@ -98,6 +158,11 @@ func deleteOperation(k consistency.Key) (*Operation, error) {
 		return nil, fmt.Errorf("key of unknown kind %d", k.Kind)
 	}
 	return &Operation{Change: &Operation_Delete{op}}, nil
+}
+
+// clusterOperation returns the operation that names the nodes.
+func clusterOperation(id string) *Operation {
+	return &Operation{Change: &Operation_SetCluster{&ClusterOp{Id: id}}}
 }
 
 // applyOperation writes an operation to the table. It depends on nothing but its

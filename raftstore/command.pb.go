@@ -129,10 +129,11 @@ func (ServiceKind) EnumDescriptor() ([]byte, []int) {
 	return file_raftstore_command_proto_rawDescGZIP(), []int{1}
 }
 
-// Command is the content of one log entry, behind the version byte.
+// Command is the content of one log entry, behind the version byte and the checksum.
 type Command struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Operations    []*Operation           `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"` // never empty
+	Operations    []*Operation           `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`        // never empty
+	TimeMs        uint64                 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // wall clock of the leader that made the entry
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,9 +175,19 @@ func (x *Command) GetOperations() []*Operation {
 	return nil
 }
 
+func (x *Command) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // Operation is one write. Exactly one change is set.
 type Operation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tells a write from every other one; 16 bytes, or empty when the write need not
+	// be told from its repetition.
+	Request []byte `protobuf:"bytes,15,opt,name=request,proto3" json:"request,omitempty"`
 	// Types that are valid to be assigned to Change:
 	//
 	//	*Operation_Publish
@@ -185,6 +196,7 @@ type Operation struct {
 	//	*Operation_PutOverride
 	//	*Operation_Delete
 	//	*Operation_PutSwitch
+	//	*Operation_SetCluster
 	Change        isOperation_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -218,6 +230,13 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
 	return file_raftstore_command_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Operation) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
 }
 
 func (x *Operation) GetChange() isOperation_Change {
@@ -281,6 +300,15 @@ func (x *Operation) GetPutSwitch() *SwitchOp {
 	return nil
 }
 
+func (x *Operation) GetSetCluster() *ClusterOp {
+	if x != nil {
+		if x, ok := x.Change.(*Operation_SetCluster); ok {
+			return x.SetCluster
+		}
+	}
+	return nil
+}
+
 type isOperation_Change interface {
 	isOperation_Change()
 }
@@ -309,6 +337,10 @@ type Operation_PutSwitch struct {
 	PutSwitch *SwitchOp `protobuf:"bytes,6,opt,name=put_switch,json=putSwitch,proto3,oneof"`
 }
 
+type Operation_SetCluster struct {
+	SetCluster *ClusterOp `protobuf:"bytes,7,opt,name=set_cluster,json=setCluster,proto3,oneof"`
+}
+
 func (*Operation_Publish) isOperation_Change() {}
 
 func (*Operation_PutInstance) isOperation_Change() {}
@@ -320,6 +352,53 @@ func (*Operation_PutOverride) isOperation_Change() {}
 func (*Operation_Delete) isOperation_Change() {}
 
 func (*Operation_PutSwitch) isOperation_Change() {}
+
+func (*Operation_SetCluster) isOperation_Change() {}
+
+// ClusterOp names the nodes that share this log. The first one counts.
+type ClusterOp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterOp) Reset() {
+	*x = ClusterOp{}
+	mi := &file_raftstore_command_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterOp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterOp) ProtoMessage() {}
+
+func (x *ClusterOp) ProtoReflect() protoreflect.Message {
+	mi := &file_raftstore_command_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterOp.ProtoReflect.Descriptor instead.
+func (*ClusterOp) Descriptor() ([]byte, []int) {
+	return file_raftstore_command_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClusterOp) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
 
 // PublishOp makes the instances all that the publisher has in the service.
 type PublishOp struct {
@@ -333,7 +412,7 @@ type PublishOp struct {
 
 func (x *PublishOp) Reset() {
 	*x = PublishOp{}
-	mi := &file_raftstore_command_proto_msgTypes[2]
+	mi := &file_raftstore_command_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +424,7 @@ func (x *PublishOp) String() string {
 func (*PublishOp) ProtoMessage() {}
 
 func (x *PublishOp) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[2]
+	mi := &file_raftstore_command_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +437,7 @@ func (x *PublishOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishOp.ProtoReflect.Descriptor instead.
 func (*PublishOp) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{2}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PublishOp) GetService() *ServiceKey {
@@ -393,7 +472,7 @@ type InstanceOp struct {
 
 func (x *InstanceOp) Reset() {
 	*x = InstanceOp{}
-	mi := &file_raftstore_command_proto_msgTypes[3]
+	mi := &file_raftstore_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +484,7 @@ func (x *InstanceOp) String() string {
 func (*InstanceOp) ProtoMessage() {}
 
 func (x *InstanceOp) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[3]
+	mi := &file_raftstore_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +497,7 @@ func (x *InstanceOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceOp.ProtoReflect.Descriptor instead.
 func (*InstanceOp) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{3}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InstanceOp) GetService() *ServiceKey {
@@ -452,7 +531,7 @@ type SettingsOp struct {
 
 func (x *SettingsOp) Reset() {
 	*x = SettingsOp{}
-	mi := &file_raftstore_command_proto_msgTypes[4]
+	mi := &file_raftstore_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +543,7 @@ func (x *SettingsOp) String() string {
 func (*SettingsOp) ProtoMessage() {}
 
 func (x *SettingsOp) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[4]
+	mi := &file_raftstore_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +556,7 @@ func (x *SettingsOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsOp.ProtoReflect.Descriptor instead.
 func (*SettingsOp) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{4}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SettingsOp) GetService() *ServiceKey {
@@ -505,7 +584,7 @@ type OverrideOp struct {
 
 func (x *OverrideOp) Reset() {
 	*x = OverrideOp{}
-	mi := &file_raftstore_command_proto_msgTypes[5]
+	mi := &file_raftstore_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +596,7 @@ func (x *OverrideOp) String() string {
 func (*OverrideOp) ProtoMessage() {}
 
 func (x *OverrideOp) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[5]
+	mi := &file_raftstore_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +609,7 @@ func (x *OverrideOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverrideOp.ProtoReflect.Descriptor instead.
 func (*OverrideOp) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{5}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OverrideOp) GetService() *ServiceKey {
@@ -567,7 +646,7 @@ type DeleteOp struct {
 
 func (x *DeleteOp) Reset() {
 	*x = DeleteOp{}
-	mi := &file_raftstore_command_proto_msgTypes[6]
+	mi := &file_raftstore_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +658,7 @@ func (x *DeleteOp) String() string {
 func (*DeleteOp) ProtoMessage() {}
 
 func (x *DeleteOp) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[6]
+	mi := &file_raftstore_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +671,7 @@ func (x *DeleteOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOp.ProtoReflect.Descriptor instead.
 func (*DeleteOp) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{6}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeleteOp) GetService() *ServiceKey {
@@ -641,7 +720,7 @@ type SwitchOp struct {
 
 func (x *SwitchOp) Reset() {
 	*x = SwitchOp{}
-	mi := &file_raftstore_command_proto_msgTypes[7]
+	mi := &file_raftstore_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +732,7 @@ func (x *SwitchOp) String() string {
 func (*SwitchOp) ProtoMessage() {}
 
 func (x *SwitchOp) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[7]
+	mi := &file_raftstore_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +745,7 @@ func (x *SwitchOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchOp.ProtoReflect.Descriptor instead.
 func (*SwitchOp) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{7}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SwitchOp) GetName() string {
@@ -694,7 +773,7 @@ type ServiceKey struct {
 
 func (x *ServiceKey) Reset() {
 	*x = ServiceKey{}
-	mi := &file_raftstore_command_proto_msgTypes[8]
+	mi := &file_raftstore_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +785,7 @@ func (x *ServiceKey) String() string {
 func (*ServiceKey) ProtoMessage() {}
 
 func (x *ServiceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[8]
+	mi := &file_raftstore_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +798,7 @@ func (x *ServiceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceKey.ProtoReflect.Descriptor instead.
 func (*ServiceKey) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{8}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ServiceKey) GetNamespace() string {
@@ -754,7 +833,7 @@ type InstanceKey struct {
 
 func (x *InstanceKey) Reset() {
 	*x = InstanceKey{}
-	mi := &file_raftstore_command_proto_msgTypes[9]
+	mi := &file_raftstore_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +845,7 @@ func (x *InstanceKey) String() string {
 func (*InstanceKey) ProtoMessage() {}
 
 func (x *InstanceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[9]
+	mi := &file_raftstore_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +858,7 @@ func (x *InstanceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceKey.ProtoReflect.Descriptor instead.
 func (*InstanceKey) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{9}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InstanceKey) GetCluster() string {
@@ -820,7 +899,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_raftstore_command_proto_msgTypes[10]
+	mi := &file_raftstore_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +911,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[10]
+	mi := &file_raftstore_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +924,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{10}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Instance) GetId() string {
@@ -923,7 +1002,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_raftstore_command_proto_msgTypes[11]
+	mi := &file_raftstore_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1014,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[11]
+	mi := &file_raftstore_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1027,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{11}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Settings) GetKind() ServiceKind {
@@ -990,7 +1069,7 @@ type Selector struct {
 
 func (x *Selector) Reset() {
 	*x = Selector{}
-	mi := &file_raftstore_command_proto_msgTypes[12]
+	mi := &file_raftstore_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1081,7 @@ func (x *Selector) String() string {
 func (*Selector) ProtoMessage() {}
 
 func (x *Selector) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[12]
+	mi := &file_raftstore_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1094,7 @@ func (x *Selector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selector.ProtoReflect.Descriptor instead.
 func (*Selector) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{12}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Selector) GetType() string {
@@ -1050,7 +1129,7 @@ type Override struct {
 
 func (x *Override) Reset() {
 	*x = Override{}
-	mi := &file_raftstore_command_proto_msgTypes[13]
+	mi := &file_raftstore_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1141,7 @@ func (x *Override) String() string {
 func (*Override) ProtoMessage() {}
 
 func (x *Override) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[13]
+	mi := &file_raftstore_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1154,7 @@ func (x *Override) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Override.ProtoReflect.Descriptor instead.
 func (*Override) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{13}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Override) GetWeight() float64 {
@@ -1105,13 +1184,15 @@ type SnapshotHeader struct {
 	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
 	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"` // of the last command in it
 	Records       uint64                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`
+	Cluster       string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`              // empty while it has no name
+	TimeMs        uint64                 `protobuf:"varint,5,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the largest time in any command up to the index
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftstore_command_proto_msgTypes[14]
+	mi := &file_raftstore_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1204,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[14]
+	mi := &file_raftstore_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1217,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{14}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1160,24 +1241,39 @@ func (x *SnapshotHeader) GetRecords() uint64 {
 	return 0
 }
 
-// SnapshotRecord is one datum.
+func (x *SnapshotHeader) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *SnapshotHeader) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+// SnapshotRecord is one datum, or the memory of one request.
 type SnapshotRecord struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Types that are valid to be assigned to Datum:
+	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the datum, or of what the request wrote
+	// Types that are valid to be assigned to Content:
 	//
 	//	*SnapshotRecord_Instance
 	//	*SnapshotRecord_Settings
 	//	*SnapshotRecord_Override
 	//	*SnapshotRecord_Switch
-	Datum         isSnapshotRecord_Datum `protobuf_oneof:"datum"`
+	//	*SnapshotRecord_Request
+	Content       isSnapshotRecord_Content `protobuf_oneof:"content"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftstore_command_proto_msgTypes[15]
+	mi := &file_raftstore_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1285,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[15]
+	mi := &file_raftstore_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1298,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{15}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SnapshotRecord) GetVersion() uint64 {
@@ -1212,16 +1308,16 @@ func (x *SnapshotRecord) GetVersion() uint64 {
 	return 0
 }
 
-func (x *SnapshotRecord) GetDatum() isSnapshotRecord_Datum {
+func (x *SnapshotRecord) GetContent() isSnapshotRecord_Content {
 	if x != nil {
-		return x.Datum
+		return x.Content
 	}
 	return nil
 }
 
 func (x *SnapshotRecord) GetInstance() *InstanceOp {
 	if x != nil {
-		if x, ok := x.Datum.(*SnapshotRecord_Instance); ok {
+		if x, ok := x.Content.(*SnapshotRecord_Instance); ok {
 			return x.Instance
 		}
 	}
@@ -1230,7 +1326,7 @@ func (x *SnapshotRecord) GetInstance() *InstanceOp {
 
 func (x *SnapshotRecord) GetSettings() *SettingsOp {
 	if x != nil {
-		if x, ok := x.Datum.(*SnapshotRecord_Settings); ok {
+		if x, ok := x.Content.(*SnapshotRecord_Settings); ok {
 			return x.Settings
 		}
 	}
@@ -1239,7 +1335,7 @@ func (x *SnapshotRecord) GetSettings() *SettingsOp {
 
 func (x *SnapshotRecord) GetOverride() *OverrideOp {
 	if x != nil {
-		if x, ok := x.Datum.(*SnapshotRecord_Override); ok {
+		if x, ok := x.Content.(*SnapshotRecord_Override); ok {
 			return x.Override
 		}
 	}
@@ -1248,15 +1344,24 @@ func (x *SnapshotRecord) GetOverride() *OverrideOp {
 
 func (x *SnapshotRecord) GetSwitch() *SwitchOp {
 	if x != nil {
-		if x, ok := x.Datum.(*SnapshotRecord_Switch); ok {
+		if x, ok := x.Content.(*SnapshotRecord_Switch); ok {
 			return x.Switch
 		}
 	}
 	return nil
 }
 
-type isSnapshotRecord_Datum interface {
-	isSnapshotRecord_Datum()
+func (x *SnapshotRecord) GetRequest() *RequestRecord {
+	if x != nil {
+		if x, ok := x.Content.(*SnapshotRecord_Request); ok {
+			return x.Request
+		}
+	}
+	return nil
+}
+
+type isSnapshotRecord_Content interface {
+	isSnapshotRecord_Content()
 }
 
 type SnapshotRecord_Instance struct {
@@ -1275,32 +1380,97 @@ type SnapshotRecord_Switch struct {
 	Switch *SwitchOp `protobuf:"bytes,5,opt,name=switch,proto3,oneof"`
 }
 
-func (*SnapshotRecord_Instance) isSnapshotRecord_Datum() {}
+type SnapshotRecord_Request struct {
+	Request *RequestRecord `protobuf:"bytes,6,opt,name=request,proto3,oneof"`
+}
 
-func (*SnapshotRecord_Settings) isSnapshotRecord_Datum() {}
+func (*SnapshotRecord_Instance) isSnapshotRecord_Content() {}
 
-func (*SnapshotRecord_Override) isSnapshotRecord_Datum() {}
+func (*SnapshotRecord_Settings) isSnapshotRecord_Content() {}
 
-func (*SnapshotRecord_Switch) isSnapshotRecord_Datum() {}
+func (*SnapshotRecord_Override) isSnapshotRecord_Content() {}
+
+func (*SnapshotRecord_Switch) isSnapshotRecord_Content() {}
+
+func (*SnapshotRecord_Request) isSnapshotRecord_Content() {}
+
+// RequestRecord remembers a write that carried a request.
+type RequestRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       []byte                 `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	TimeMs        uint64                 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestRecord) Reset() {
+	*x = RequestRecord{}
+	mi := &file_raftstore_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestRecord) ProtoMessage() {}
+
+func (x *RequestRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_raftstore_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestRecord.ProtoReflect.Descriptor instead.
+func (*RequestRecord) Descriptor() ([]byte, []int) {
+	return file_raftstore_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RequestRecord) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *RequestRecord) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
 
 var File_raftstore_command_proto protoreflect.FileDescriptor
 
 const file_raftstore_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17raftstore/command.proto\x12\x10rollcall.raft.v1\"F\n" +
+	"\x17raftstore/command.proto\x12\x10rollcall.raft.v1\"_\n" +
 	"\aCommand\x12;\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x1b.rollcall.raft.v1.OperationR\n" +
-	"operations\"\x8a\x03\n" +
-	"\tOperation\x127\n" +
+	"operations\x12\x17\n" +
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\"\xe4\x03\n" +
+	"\tOperation\x12\x18\n" +
+	"\arequest\x18\x0f \x01(\fR\arequest\x127\n" +
 	"\apublish\x18\x01 \x01(\v2\x1b.rollcall.raft.v1.PublishOpH\x00R\apublish\x12A\n" +
 	"\fput_instance\x18\x02 \x01(\v2\x1c.rollcall.raft.v1.InstanceOpH\x00R\vputInstance\x12A\n" +
 	"\fput_settings\x18\x03 \x01(\v2\x1c.rollcall.raft.v1.SettingsOpH\x00R\vputSettings\x12A\n" +
 	"\fput_override\x18\x04 \x01(\v2\x1c.rollcall.raft.v1.OverrideOpH\x00R\vputOverride\x124\n" +
 	"\x06delete\x18\x05 \x01(\v2\x1a.rollcall.raft.v1.DeleteOpH\x00R\x06delete\x12;\n" +
 	"\n" +
-	"put_switch\x18\x06 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\tputSwitchB\b\n" +
-	"\x06change\"\x9b\x01\n" +
+	"put_switch\x18\x06 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\tputSwitch\x12>\n" +
+	"\vset_cluster\x18\a \x01(\v2\x1b.rollcall.raft.v1.ClusterOpH\x00R\n" +
+	"setClusterB\b\n" +
+	"\x06change\"\x1b\n" +
+	"\tClusterOp\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x9b\x01\n" +
 	"\tPublishOp\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.rollcall.raft.v1.ServiceKeyR\aservice\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x128\n" +
@@ -1370,18 +1540,24 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"\bmetadata\x18\x03 \x03(\v2(.rollcall.raft.v1.Override.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"X\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8b\x01\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
-	"\arecords\x18\x03 \x01(\x04R\arecords\"\x9d\x02\n" +
+	"\arecords\x18\x03 \x01(\x04R\arecords\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\x12\x17\n" +
+	"\atime_ms\x18\x05 \x01(\x04R\x06timeMs\"\xdc\x02\n" +
 	"\x0eSnapshotRecord\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12:\n" +
 	"\binstance\x18\x02 \x01(\v2\x1c.rollcall.raft.v1.InstanceOpH\x00R\binstance\x12:\n" +
 	"\bsettings\x18\x03 \x01(\v2\x1c.rollcall.raft.v1.SettingsOpH\x00R\bsettings\x12:\n" +
 	"\boverride\x18\x04 \x01(\v2\x1c.rollcall.raft.v1.OverrideOpH\x00R\boverride\x124\n" +
-	"\x06switch\x18\x05 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\x06switchB\a\n" +
-	"\x05datum*\x89\x01\n" +
+	"\x06switch\x18\x05 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\x06switch\x12;\n" +
+	"\arequest\x18\x06 \x01(\v2\x1f.rollcall.raft.v1.RequestRecordH\x00R\arequestB\t\n" +
+	"\acontent\"B\n" +
+	"\rRequestRecord\x12\x18\n" +
+	"\arequest\x18\x01 \x01(\fR\arequest\x12\x17\n" +
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs*\x89\x01\n" +
 	"\tDatumKind\x12\x1a\n" +
 	"\x16DATUM_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DATUM_KIND_INSTANCE\x10\x01\x12\x17\n" +
@@ -1406,64 +1582,68 @@ func file_raftstore_command_proto_rawDescGZIP() []byte {
 }
 
 var file_raftstore_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_raftstore_command_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_raftstore_command_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_raftstore_command_proto_goTypes = []any{
 	(DatumKind)(0),         // 0: rollcall.raft.v1.DatumKind
 	(ServiceKind)(0),       // 1: rollcall.raft.v1.ServiceKind
 	(*Command)(nil),        // 2: rollcall.raft.v1.Command
 	(*Operation)(nil),      // 3: rollcall.raft.v1.Operation
-	(*PublishOp)(nil),      // 4: rollcall.raft.v1.PublishOp
-	(*InstanceOp)(nil),     // 5: rollcall.raft.v1.InstanceOp
-	(*SettingsOp)(nil),     // 6: rollcall.raft.v1.SettingsOp
-	(*OverrideOp)(nil),     // 7: rollcall.raft.v1.OverrideOp
-	(*DeleteOp)(nil),       // 8: rollcall.raft.v1.DeleteOp
-	(*SwitchOp)(nil),       // 9: rollcall.raft.v1.SwitchOp
-	(*ServiceKey)(nil),     // 10: rollcall.raft.v1.ServiceKey
-	(*InstanceKey)(nil),    // 11: rollcall.raft.v1.InstanceKey
-	(*Instance)(nil),       // 12: rollcall.raft.v1.Instance
-	(*Settings)(nil),       // 13: rollcall.raft.v1.Settings
-	(*Selector)(nil),       // 14: rollcall.raft.v1.Selector
-	(*Override)(nil),       // 15: rollcall.raft.v1.Override
-	(*SnapshotHeader)(nil), // 16: rollcall.raft.v1.SnapshotHeader
-	(*SnapshotRecord)(nil), // 17: rollcall.raft.v1.SnapshotRecord
-	nil,                    // 18: rollcall.raft.v1.Instance.MetadataEntry
-	nil,                    // 19: rollcall.raft.v1.Settings.MetadataEntry
-	nil,                    // 20: rollcall.raft.v1.Override.MetadataEntry
+	(*ClusterOp)(nil),      // 4: rollcall.raft.v1.ClusterOp
+	(*PublishOp)(nil),      // 5: rollcall.raft.v1.PublishOp
+	(*InstanceOp)(nil),     // 6: rollcall.raft.v1.InstanceOp
+	(*SettingsOp)(nil),     // 7: rollcall.raft.v1.SettingsOp
+	(*OverrideOp)(nil),     // 8: rollcall.raft.v1.OverrideOp
+	(*DeleteOp)(nil),       // 9: rollcall.raft.v1.DeleteOp
+	(*SwitchOp)(nil),       // 10: rollcall.raft.v1.SwitchOp
+	(*ServiceKey)(nil),     // 11: rollcall.raft.v1.ServiceKey
+	(*InstanceKey)(nil),    // 12: rollcall.raft.v1.InstanceKey
+	(*Instance)(nil),       // 13: rollcall.raft.v1.Instance
+	(*Settings)(nil),       // 14: rollcall.raft.v1.Settings
+	(*Selector)(nil),       // 15: rollcall.raft.v1.Selector
+	(*Override)(nil),       // 16: rollcall.raft.v1.Override
+	(*SnapshotHeader)(nil), // 17: rollcall.raft.v1.SnapshotHeader
+	(*SnapshotRecord)(nil), // 18: rollcall.raft.v1.SnapshotRecord
+	(*RequestRecord)(nil),  // 19: rollcall.raft.v1.RequestRecord
+	nil,                    // 20: rollcall.raft.v1.Instance.MetadataEntry
+	nil,                    // 21: rollcall.raft.v1.Settings.MetadataEntry
+	nil,                    // 22: rollcall.raft.v1.Override.MetadataEntry
 }
 var file_raftstore_command_proto_depIdxs = []int32{
 	3,  // 0: rollcall.raft.v1.Command.operations:type_name -> rollcall.raft.v1.Operation
-	4,  // 1: rollcall.raft.v1.Operation.publish:type_name -> rollcall.raft.v1.PublishOp
-	5,  // 2: rollcall.raft.v1.Operation.put_instance:type_name -> rollcall.raft.v1.InstanceOp
-	6,  // 3: rollcall.raft.v1.Operation.put_settings:type_name -> rollcall.raft.v1.SettingsOp
-	7,  // 4: rollcall.raft.v1.Operation.put_override:type_name -> rollcall.raft.v1.OverrideOp
-	8,  // 5: rollcall.raft.v1.Operation.delete:type_name -> rollcall.raft.v1.DeleteOp
-	9,  // 6: rollcall.raft.v1.Operation.put_switch:type_name -> rollcall.raft.v1.SwitchOp
-	10, // 7: rollcall.raft.v1.PublishOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	12, // 8: rollcall.raft.v1.PublishOp.instances:type_name -> rollcall.raft.v1.Instance
-	10, // 9: rollcall.raft.v1.InstanceOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	12, // 10: rollcall.raft.v1.InstanceOp.instance:type_name -> rollcall.raft.v1.Instance
-	10, // 11: rollcall.raft.v1.SettingsOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	13, // 12: rollcall.raft.v1.SettingsOp.settings:type_name -> rollcall.raft.v1.Settings
-	10, // 13: rollcall.raft.v1.OverrideOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	11, // 14: rollcall.raft.v1.OverrideOp.instance:type_name -> rollcall.raft.v1.InstanceKey
-	15, // 15: rollcall.raft.v1.OverrideOp.override:type_name -> rollcall.raft.v1.Override
-	10, // 16: rollcall.raft.v1.DeleteOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	0,  // 17: rollcall.raft.v1.DeleteOp.kind:type_name -> rollcall.raft.v1.DatumKind
-	11, // 18: rollcall.raft.v1.DeleteOp.instance:type_name -> rollcall.raft.v1.InstanceKey
-	18, // 19: rollcall.raft.v1.Instance.metadata:type_name -> rollcall.raft.v1.Instance.MetadataEntry
-	1,  // 20: rollcall.raft.v1.Settings.kind:type_name -> rollcall.raft.v1.ServiceKind
-	19, // 21: rollcall.raft.v1.Settings.metadata:type_name -> rollcall.raft.v1.Settings.MetadataEntry
-	14, // 22: rollcall.raft.v1.Settings.selector:type_name -> rollcall.raft.v1.Selector
-	20, // 23: rollcall.raft.v1.Override.metadata:type_name -> rollcall.raft.v1.Override.MetadataEntry
-	5,  // 24: rollcall.raft.v1.SnapshotRecord.instance:type_name -> rollcall.raft.v1.InstanceOp
-	6,  // 25: rollcall.raft.v1.SnapshotRecord.settings:type_name -> rollcall.raft.v1.SettingsOp
-	7,  // 26: rollcall.raft.v1.SnapshotRecord.override:type_name -> rollcall.raft.v1.OverrideOp
-	9,  // 27: rollcall.raft.v1.SnapshotRecord.switch:type_name -> rollcall.raft.v1.SwitchOp
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	5,  // 1: rollcall.raft.v1.Operation.publish:type_name -> rollcall.raft.v1.PublishOp
+	6,  // 2: rollcall.raft.v1.Operation.put_instance:type_name -> rollcall.raft.v1.InstanceOp
+	7,  // 3: rollcall.raft.v1.Operation.put_settings:type_name -> rollcall.raft.v1.SettingsOp
+	8,  // 4: rollcall.raft.v1.Operation.put_override:type_name -> rollcall.raft.v1.OverrideOp
+	9,  // 5: rollcall.raft.v1.Operation.delete:type_name -> rollcall.raft.v1.DeleteOp
+	10, // 6: rollcall.raft.v1.Operation.put_switch:type_name -> rollcall.raft.v1.SwitchOp
+	4,  // 7: rollcall.raft.v1.Operation.set_cluster:type_name -> rollcall.raft.v1.ClusterOp
+	11, // 8: rollcall.raft.v1.PublishOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	13, // 9: rollcall.raft.v1.PublishOp.instances:type_name -> rollcall.raft.v1.Instance
+	11, // 10: rollcall.raft.v1.InstanceOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	13, // 11: rollcall.raft.v1.InstanceOp.instance:type_name -> rollcall.raft.v1.Instance
+	11, // 12: rollcall.raft.v1.SettingsOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	14, // 13: rollcall.raft.v1.SettingsOp.settings:type_name -> rollcall.raft.v1.Settings
+	11, // 14: rollcall.raft.v1.OverrideOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	12, // 15: rollcall.raft.v1.OverrideOp.instance:type_name -> rollcall.raft.v1.InstanceKey
+	16, // 16: rollcall.raft.v1.OverrideOp.override:type_name -> rollcall.raft.v1.Override
+	11, // 17: rollcall.raft.v1.DeleteOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	0,  // 18: rollcall.raft.v1.DeleteOp.kind:type_name -> rollcall.raft.v1.DatumKind
+	12, // 19: rollcall.raft.v1.DeleteOp.instance:type_name -> rollcall.raft.v1.InstanceKey
+	20, // 20: rollcall.raft.v1.Instance.metadata:type_name -> rollcall.raft.v1.Instance.MetadataEntry
+	1,  // 21: rollcall.raft.v1.Settings.kind:type_name -> rollcall.raft.v1.ServiceKind
+	21, // 22: rollcall.raft.v1.Settings.metadata:type_name -> rollcall.raft.v1.Settings.MetadataEntry
+	15, // 23: rollcall.raft.v1.Settings.selector:type_name -> rollcall.raft.v1.Selector
+	22, // 24: rollcall.raft.v1.Override.metadata:type_name -> rollcall.raft.v1.Override.MetadataEntry
+	6,  // 25: rollcall.raft.v1.SnapshotRecord.instance:type_name -> rollcall.raft.v1.InstanceOp
+	7,  // 26: rollcall.raft.v1.SnapshotRecord.settings:type_name -> rollcall.raft.v1.SettingsOp
+	8,  // 27: rollcall.raft.v1.SnapshotRecord.override:type_name -> rollcall.raft.v1.OverrideOp
+	10, // 28: rollcall.raft.v1.SnapshotRecord.switch:type_name -> rollcall.raft.v1.SwitchOp
+	19, // 29: rollcall.raft.v1.SnapshotRecord.request:type_name -> rollcall.raft.v1.RequestRecord
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_raftstore_command_proto_init() }
@@ -1478,12 +1658,14 @@ func file_raftstore_command_proto_init() {
 		(*Operation_PutOverride)(nil),
 		(*Operation_Delete)(nil),
 		(*Operation_PutSwitch)(nil),
+		(*Operation_SetCluster)(nil),
 	}
-	file_raftstore_command_proto_msgTypes[15].OneofWrappers = []any{
+	file_raftstore_command_proto_msgTypes[16].OneofWrappers = []any{
 		(*SnapshotRecord_Instance)(nil),
 		(*SnapshotRecord_Settings)(nil),
 		(*SnapshotRecord_Override)(nil),
 		(*SnapshotRecord_Switch)(nil),
+		(*SnapshotRecord_Request)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1491,7 +1673,7 @@ func file_raftstore_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftstore_command_proto_rawDesc), len(file_raftstore_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,26 +1,45 @@
 package raftstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config says how a store runs. Start from [DefaultConfig].
+// Config says how a store runs. Start from [DefaultConfig]. Its functions are called
+// from several goroutines, with no lock of the store held.
 type Config struct {
 	Dir       string // data folder of this store alone; created if absent
-	Node      string // name of this node, for logs
+	Node      string // name of this node, unique among the nodes
 	Bind      string // host:port to listen on for other nodes; port 0 takes a free one
 	Advertise string // host:port that other nodes dial; empty: what Bind became
-	// Bootstrap makes an empty data folder the only voter of new Raft data. Without
-	// it the node waits until another one takes it in.
-	Bootstrap bool
+	// Expect says who makes the first voters when there is no data yet. 1: this
+	// node alone, at once. N: N nodes with the same Expect wait for each other, and
+	// the one with the smallest id makes them all voters. 0: never this node, it
+	// waits until the nodes that have data take it in. A folder with data in it
+	// makes Expect meaningless.
+	Expect int
 	// Transport replaces the listener on Bind, for tests. The store closes it.
 	Transport raft.Transport
-	Logger    *slog.Logger // nil discards
+	Logger    *slog.Logger          // nil discards
+	Metrics   prometheus.Registerer // nil: none
+
+	// Peers returns what the membership knows of the nodes, this one included or
+	// not. It must not block. Nil: there is no membership, and this is the only
+	// node unless Raft's configuration says otherwise.
+	Peers func() []Peer
+	// Stats asks the node with the server id for its [Store.Stats].
+	Stats func(ctx context.Context, id string) (term, lastIndex uint64, lastContact time.Duration, err error)
+	// ReadIndex asks the node with the name for its [Store.ReadIndex].
+	ReadIndex func(ctx context.Context, node string) (uint64, error)
+	// Changed is called after the State of this store changed in what others see
+	// of it as a Peer. It must not block.
+	Changed func()
 
 	// HeartbeatTimeout and ElectionTimeout hold while other nodes vote: without a
 	// leader's word for between one and two of the first, a node calls for votes.
@@ -37,13 +56,25 @@ type Config struct {
 	LeaderWait   time.Duration // how long a write waits for a leader, at most
 	WriteTimeout time.Duration // how long a write waits in all, at most
 	CloseTimeout time.Duration // how long Close waits for what is in flight
+
+	PeersInterval  time.Duration // how often Peers is read when PeersChanged is not called
+	BootstrapWait  time.Duration // how long the expected nodes must stay the same before they begin
+	StaleAfter     time.Duration // without a leader for so long, a restarted node serves what it has
+	MaxVoters      int           // further nodes follow without a vote
+	PilotInterval  time.Duration // how often the leader looks at the others' health
+	PromoteAfter   time.Duration // a node that has been healthy for so long may vote
+	DeadAfter      time.Duration // a node that was away for so long is removed from Raft
+	MinFreeBytes   int64         // with less free space on the disk writes are refused; 0: never
+	StallTimeout   time.Duration // a leader whose disk or table hangs for so long goes silent
+	faults         func(op string) error
+	abruptShutdown bool
 }
 
 // DefaultConfig returns the timings that were measured to serve best; Dir and
 // Bind are to be filled in.
 func DefaultConfig() Config {
 	return Config{
-		Bootstrap:        true,
+		Expect:           1,
 		HeartbeatTimeout: 500 * time.Millisecond,
 		ElectionTimeout:  500 * time.Millisecond,
 		LeaseTimeout:     250 * time.Millisecond,
@@ -55,6 +86,15 @@ func DefaultConfig() Config {
 		LeaderWait:       3 * time.Second,
 		WriteTimeout:     10 * time.Second,
 		CloseTimeout:     5 * time.Second,
+		PeersInterval:    time.Second,
+		BootstrapWait:    500 * time.Millisecond,
+		StaleAfter:       5 * time.Second,
+		MaxVoters:        5,
+		PilotInterval:    time.Second,
+		PromoteAfter:     5 * time.Second,
+		DeadAfter:        72 * time.Hour,
+		MinFreeBytes:     32 << 20,
+		StallTimeout:     2 * time.Second,
 	}
 }
 
@@ -77,6 +117,9 @@ func (c Config) Validate() error {
 		{"lease timeout", c.LeaseTimeout},
 		{"solo timeout", c.SoloTimeout},
 		{"snapshot interval", c.SnapshotInterval},
+		{"peers interval", c.PeersInterval},
+		{"pilot interval", c.PilotInterval},
+		{"stall timeout", c.StallTimeout},
 	} {
 		check(t.value >= 5*time.Millisecond, "the %s is %s, it must be 5ms or more", t.name, t.value)
 	}
@@ -89,5 +132,14 @@ func (c Config) Validate() error {
 	check(c.LeaderWait > 0, "the wait for a leader is not positive")
 	check(c.WriteTimeout > 0, "the write timeout is not positive")
 	check(c.CloseTimeout > 0, "the close timeout is not positive")
+	check(c.Expect >= 0, "the number of expected nodes is negative")
+	check(c.Expect <= max(1, c.MaxVoters), "%d nodes are expected, at most %d vote", c.Expect, c.MaxVoters)
+	check(c.Expect <= 1 || c.Peers != nil, "%d nodes are expected without a membership", c.Expect)
+	check(c.Peers == nil || c.Node != "", "the node has no name")
+	check(c.BootstrapWait >= 0, "the bootstrap wait is negative")
+	check(c.StaleAfter > 0, "the time after which data is stale is not positive")
+	check(c.PromoteAfter >= 0, "the time before a node may vote is negative")
+	check(c.DeadAfter > 0, "the time after which a node is dead is not positive")
+	check(c.MinFreeBytes >= 0, "the free space to keep is negative")
 	return errors.Join(faults...)
 }

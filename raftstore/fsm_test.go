@@ -1,9 +1,12 @@
 package raftstore
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -23,11 +26,15 @@ func encoded(t testing.TB, op *Operation) []byte {
 
 func TestFSM_MalformedCommandPanics(t *testing.T) {
 	command := func(ops ...*Operation) []byte {
-		var b []byte
+		var all [][]byte
 		for _, op := range ops {
-			b = appendOperation(b, encoded(t, op))
+			all = append(all, encoded(t, op))
 		}
-		return b
+		return encodeCommand(all, time.UnixMilli(1))
+	}
+	framed := func(body []byte) []byte { // a body with the checksum that it should have
+		b := binary.LittleEndian.AppendUint32([]byte{commandVersion}, checksum(body))
+		return append(b, body...)
 	}
 	good := command(publishOperation(publication(service(1), host(1))))
 	for name, c := range map[string]struct {
@@ -35,11 +42,14 @@ func TestFSM_MalformedCommandPanics(t *testing.T) {
 		says string
 	}{
 		"empty":             {nil, "it is empty"},
-		"newer version":     {append([]byte{commandVersion + 1}, good[1:]...), "command version 2 is unknown"},
-		"no operation":      {[]byte{commandVersion}, "malformed"},
-		"truncated":         {good[:len(good)-3], "malformed"},
-		"garbage":           {[]byte{commandVersion, 0xff, 0xff, 0xff}, "malformed"},
-		"unknown field":     {protowire.AppendVarint(protowire.AppendTag(good, 9, protowire.VarintType), 1), "malformed"},
+		"newer version":     {append([]byte{commandVersion + 1}, good[1:]...), "command version 3 is unknown"},
+		"no operation":      {framed(nil), "malformed"},
+		"cut short":         {[]byte{commandVersion, 1, 2}, "cut short"},
+		"truncated":         {good[:len(good)-3], "checksum"},
+		"bit flipped":       {append(slices.Clone(good[:len(good)-20]), append([]byte{good[len(good)-20] ^ 4}, good[len(good)-19:]...)...), "checksum"},
+		"garbage":           {framed([]byte{0xff, 0xff, 0xff}), "malformed"},
+		"unknown field":     {framed(protowire.AppendVarint(protowire.AppendTag(slices.Clone(good[5:]), 9, protowire.VarintType), 1)), "malformed"},
+		"short request":     {command(&Operation{Request: []byte("x"), Change: publishOperation(publication(service(1))).Change}), "a request of 1 bytes"},
 		"unknown operation": {command(&Operation{}), "unknown operation"},
 		"no service":        {command(&Operation{Change: &Operation_Publish{&PublishOp{Publisher: "p"}}}), "without a service"},
 		"no instance":       {command(&Operation{Change: &Operation_PutInstance{&InstanceOp{Service: &ServiceKey{}}}}), "incomplete instance"},
@@ -72,15 +82,12 @@ func TestFSM_SameEntriesGiveTheSameState(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	a, b := newFSM(consistency.NewDataStore(), 1<<20), newFSM(consistency.NewDataStore(), 1<<20)
 	for index := uint64(1); index < 400; index++ {
-		var command []byte
-		for range 1 + random.IntN(4) {
-			command = appendOperation(command, encoded(t, randomOperation(t, random)))
-		}
+		command := randomCommand(t, random)
 		for _, f := range []*fsm{a, b} {
-			results, ok := f.Apply(&raft.Log{Index: index, Data: command}).([]error)
+			results, ok := f.Apply(&raft.Log{Index: index, Data: command}).([]result)
 			require.True(t, ok)
-			for _, err := range results {
-				require.NoError(t, err)
+			for _, r := range results {
+				require.NoError(t, r.err)
 			}
 			if f == a && index%50 == 0 { // a restart from a snapshot must not show
 				a = restored(t, a)
@@ -89,7 +96,24 @@ func TestFSM_SameEntriesGiveTheSameState(t *testing.T) {
 	}
 	require.NotEmpty(t, content(a.table))
 	require.ElementsMatch(t, content(a.table), content(b.table))
-	require.Equal(t, a.index.Load(), b.index.Load())
+	require.Equal(t, a.index.load(), b.index.load())
+}
+
+// randomCommand returns a command of some operations. Requests are repeated now and
+// then, and times jump.
+func randomCommand(t *testing.T, random *rand.Rand) []byte {
+	t.Helper()
+	var all [][]byte
+	for range 1 + random.IntN(4) {
+		name := ""
+		if random.IntN(2) == 0 {
+			name = "request-" + strconv.Itoa(random.IntN(8))
+		}
+		op, err := encodeOperation(randomOperation(t, random), name)
+		require.NoError(t, err)
+		all = append(all, op)
+	}
+	return encodeCommand(all, time.UnixMilli(1_700_000_000_000+random.Int64N(2*requestMemory.Milliseconds())))
 }
 
 func randomOperation(t *testing.T, random *rand.Rand) *Operation {
@@ -134,7 +158,7 @@ func TestVersionAt_GrowsAlongTheLog(t *testing.T) {
 
 func TestFSM_SaysWhenEnoughBytesWereWritten(t *testing.T) {
 	f := newFSM(consistency.NewDataStore(), 1000)
-	command := appendOperation(nil, encoded(t, publishOperation(publication(service(1), host(1)))))
+	command := encodeCommand([][]byte{encoded(t, publishOperation(publication(service(1), host(1))))}, time.UnixMilli(1))
 	for index := uint64(1); index*uint64(len(command)) <= 1000; index++ {
 		f.Apply(&raft.Log{Index: index, Data: command})
 		require.Empty(t, f.fullCh)

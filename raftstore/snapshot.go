@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -19,51 +20,80 @@ import (
 
 const (
 	snapshotMagic  = "rollcall snapshot\n"
-	snapshotFormat = 1
+	snapshotFormat = 2 // format 1 had no name of the nodes, no time and no requests
 	// maxRecord bounds what one record of a damaged snapshot can make us allocate.
 	maxRecord = 64 << 20
 )
 
-// snapshot is the state at one index. The datums are shared with the table, which
-// never alters a value.
+// image is the state of the FSM at one index. The datums are shared with the
+// table, which never alters a value.
+type image struct {
+	index    uint64 // of the last command in it
+	timeMs   uint64
+	cluster  string
+	requests []request // oldest first
+	datums   []consistency.Datum
+}
+
+// snapshot is an image on its way to the disk.
 type snapshot struct {
-	index  uint64
-	datums []consistency.Datum
+	image
+	written func(bytes int64) // called once all is written
 }
 
 // Persist writes the snapshot and closes the sink, or cancels it on an error.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
-	if err := writeSnapshot(sink, s.index, s.datums); err != nil {
+	counted := &countingWriter{out: sink}
+	if err := s.write(counted); err != nil {
 		return errors.Join(err, sink.Cancel())
+	}
+	if s.written != nil {
+		s.written(counted.bytes)
 	}
 	return sink.Close()
 }
 
 // Release lets go of the datums.
-func (s *snapshot) Release() { s.datums = nil }
+func (s *snapshot) Release() { s.image = image{} }
 
-// writeSnapshot writes the format that doc.go describes.
-func writeSnapshot(w io.Writer, index uint64, datums []consistency.Datum) error {
+// write writes the format that doc.go describes. Equal states give equal bytes.
+func (i *image) write(w io.Writer) error {
+	slices.SortFunc(i.datums, func(a, b consistency.Datum) int { return a.Key.Compare(b.Key) })
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
 	if _, err := out.WriteString(snapshotMagic); err != nil {
 		return err
 	}
-	header := &SnapshotHeader{Format: snapshotFormat, Index: index, Records: uint64(len(datums))}
+	header := &SnapshotHeader{
+		Format: snapshotFormat, Index: i.index, Records: uint64(len(i.requests) + len(i.datums)),
+		Cluster: i.cluster, TimeMs: i.timeMs,
+	}
 	if _, err := protodelim.MarshalTo(out, header); err != nil {
 		return fmt.Errorf("write snapshot header: %w", err)
 	}
 	var buf []byte
-	for _, d := range datums {
-		var err error
-		if buf, err = (proto.MarshalOptions{}).MarshalAppend(buf[:0], snapshotRecord(d)); err != nil {
-			return fmt.Errorf("encode %s: %w", d.Service, err)
+	record := func(r *SnapshotRecord) (err error) {
+		if buf, err = (proto.MarshalOptions{Deterministic: true}).MarshalAppend(buf[:0], r); err != nil {
+			return fmt.Errorf("encode record: %w", err)
 		}
-		if _, err = out.Write(binary.AppendUvarint(out.AvailableBuffer(), uint64(len(buf)))); err != nil {
+		if _, err = out.Write(binary.AppendUvarint(out.AvailableBuffer(), uint64(len(buf)))); err == nil {
+			_, err = out.Write(buf)
+		}
+		if err != nil {
 			return fmt.Errorf("write snapshot: %w", err)
 		}
-		if _, err = out.Write(buf); err != nil {
-			return fmt.Errorf("write snapshot: %w", err)
+		return nil
+	}
+	for _, r := range i.requests {
+		if err := record(&SnapshotRecord{Version: r.version, Content: &SnapshotRecord_Request{
+			&RequestRecord{Request: r.id[:], TimeMs: r.timeMs},
+		}}); err != nil {
+			return err
+		}
+	}
+	for _, d := range i.datums {
+		if err := record(snapshotRecord(d)); err != nil {
+			return fmt.Errorf("%s: %w", d.Service, err)
 		}
 	}
 	if err := out.Flush(); err != nil {
@@ -77,63 +107,81 @@ func snapshotRecord(d consistency.Datum) *SnapshotRecord {
 	r := &SnapshotRecord{Version: d.Version.Time}
 	switch d.Kind {
 	case consistency.KindInstance:
-		r.Datum = &SnapshotRecord_Instance{instanceOp(d)}
+		r.Content = &SnapshotRecord_Instance{instanceOp(d)}
 	case consistency.KindSettings:
-		r.Datum = &SnapshotRecord_Settings{settingsOp(d)}
+		r.Content = &SnapshotRecord_Settings{settingsOp(d)}
 	case consistency.KindOverride:
-		r.Datum = &SnapshotRecord_Override{overrideOp(d)}
+		r.Content = &SnapshotRecord_Override{overrideOp(d)}
 	case consistency.KindSwitch:
-		r.Datum = &SnapshotRecord_Switch{switchOp(d)}
+		r.Content = &SnapshotRecord_Switch{switchOp(d)}
 	}
 	return r
 }
 
 // readSnapshot reads and verifies a whole snapshot.
-func readSnapshot(r io.Reader) (index uint64, datums []consistency.Datum, err error) {
+func readSnapshot(r io.Reader) (*image, error) {
 	in := &hashingReader{in: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
 	magic := make([]byte, len(snapshotMagic))
 	if _, err := io.ReadFull(in, magic); err != nil {
-		return 0, nil, fmt.Errorf("read snapshot: %w", unexpectedEOF(err))
+		return nil, fmt.Errorf("read snapshot: %w", unexpectedEOF(err))
 	}
 	if string(magic) != snapshotMagic {
-		return 0, nil, errors.New("this is no snapshot of Rollcall")
+		return nil, errors.New("this is no snapshot of Rollcall")
 	}
 	var header SnapshotHeader
 	options := protodelim.UnmarshalOptions{MaxSize: maxRecord}
 	if err := options.UnmarshalFrom(in, &header); err != nil {
-		return 0, nil, fmt.Errorf("read snapshot header: %w", unexpectedEOF(err))
+		return nil, fmt.Errorf("read snapshot header: %w", unexpectedEOF(err))
 	}
-	if header.Format != snapshotFormat {
-		return 0, nil, fmt.Errorf("snapshot format %d is unknown, this program knows format %d", header.Format, snapshotFormat)
+	if header.Format < 1 || header.Format > snapshotFormat {
+		return nil, fmt.Errorf("snapshot format %d is unknown, this program knows formats up to %d", header.Format, snapshotFormat)
 	}
-	datums = make([]consistency.Datum, 0, min(header.Records, 1<<20))
+	i := &image{
+		index: header.Index, timeMs: header.TimeMs, cluster: header.Cluster,
+		datums: make([]consistency.Datum, 0, min(header.Records, 1<<20)),
+	}
 	for n := range header.Records {
 		var record SnapshotRecord
-		if err := options.UnmarshalFrom(in, &record); err != nil {
-			return 0, nil, fmt.Errorf("read record %d of %d: %w", n+1, header.Records, unexpectedEOF(err))
+		err := options.UnmarshalFrom(in, &record)
+		if err == nil {
+			err = i.add(&record)
 		}
-		d, err := recordDatum(&record)
 		if err != nil {
-			return 0, nil, fmt.Errorf("read record %d of %d: %w", n+1, header.Records, err)
+			return nil, fmt.Errorf("read record %d of %d: %w", n+1, header.Records, unexpectedEOF(err))
 		}
-		datums = append(datums, d)
 	}
 	want := in.sum.Sum(nil)
 	have := make([]byte, len(want))
 	if _, err := io.ReadFull(in, have); err != nil {
-		return 0, nil, fmt.Errorf("read checksum: %w", unexpectedEOF(err))
+		return nil, fmt.Errorf("read checksum: %w", unexpectedEOF(err))
 	}
 	if !bytes.Equal(have, want) {
-		return 0, nil, errors.New("the SHA-256 checksum does not match")
+		return nil, errors.New("the SHA-256 checksum does not match")
 	}
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-		return 0, nil, errors.New("there are bytes behind the checksum")
+		return nil, errors.New("there are bytes behind the checksum")
 	}
-	return header.Index, datums, nil
+	return i, nil
+}
+
+// add adds what a record holds.
+func (i *image) add(r *SnapshotRecord) error {
+	if c, ok := r.GetContent().(*SnapshotRecord_Request); ok {
+		if len(c.Request.GetRequest()) != requestBytes {
+			return fmt.Errorf("a request of %d bytes", len(c.Request.GetRequest()))
+		}
+		i.requests = append(i.requests, request{
+			id: [requestBytes]byte(c.Request.Request), timeMs: c.Request.TimeMs, version: r.GetVersion(),
+		})
+		return nil
+	}
+	d, err := recordDatum(r)
+	i.datums = append(i.datums, d)
+	return err
 }
 
 func recordDatum(r *SnapshotRecord) (d consistency.Datum, err error) {
-	switch c := r.GetDatum().(type) {
+	switch c := r.GetContent().(type) {
 	case *SnapshotRecord_Instance:
 		d, err = instanceDatum(c.Instance)
 	case *SnapshotRecord_Settings:
@@ -143,10 +191,21 @@ func recordDatum(r *SnapshotRecord) (d consistency.Datum, err error) {
 	case *SnapshotRecord_Switch:
 		d, err = switchDatum(c.Switch)
 	default:
-		err = errors.New("unknown kind of datum")
+		err = errors.New("unknown kind of record")
 	}
 	d.Version = consistency.Version{Time: r.GetVersion()}
 	return d, err
+}
+
+type countingWriter struct {
+	out   io.Writer
+	bytes int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.out.Write(p)
+	c.bytes += int64(n)
+	return n, err
 }
 
 // hashingReader hashes what is read from it. It has ReadByte for protodelim.

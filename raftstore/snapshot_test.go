@@ -60,7 +60,7 @@ func filledFSM(t testing.TB, services int) *fsm {
 		}
 		f.table.Publish(publication(service(n), host(n), host(n+1)), versionAt(uint64(n+1), 2))
 	}
-	f.index.Store(uint64(services))
+	f.index.advance(uint64(services))
 	return f
 }
 
@@ -69,7 +69,7 @@ func TestSnapshot_RoundTrip(t *testing.T) {
 		f := filledFSM(t, services)
 		again := restored(t, f)
 		require.ElementsMatch(t, content(f.table), content(again.table))
-		require.Equal(t, f.index.Load(), again.index.Load())
+		require.Equal(t, f.index.load(), again.index.load())
 	}
 }
 
@@ -117,7 +117,7 @@ func TestSnapshot_DamageIsFound(t *testing.T) {
 
 	newer := bytes.Clone(whole)
 	newer[len(snapshotMagic)+2] = snapshotFormat + 1
-	require.ErrorContains(t, target.Restore(io.NopCloser(bytes.NewReader(newer))), "format 2 is unknown")
+	require.ErrorContains(t, target.Restore(io.NopCloser(bytes.NewReader(newer))), "format 3 is unknown")
 }
 
 func TestSnapshot_FailedPersistIsCancelled(t *testing.T) {

@@ -98,7 +98,11 @@ func (r *recovery) run() error {
 		}
 		faults = append(faults, fmt.Errorf("snapshot %s is damaged: %w", filepath.Join(r.dir, snapshotFolder, s.name, snapshotFile), err))
 	}
-	if err := r.checkLog(restored, newest); err != nil {
+	commit, err := readCommit(r.dir)
+	if err != nil {
+		return err
+	}
+	if err := r.replay(restored, newest, commit); err != nil {
 		return errors.Join(append(faults, err)...)
 	}
 	for n, s := range list { // all of these are damaged
@@ -133,9 +137,10 @@ func (r *recovery) restore(name string) error {
 	return r.fsm.Restore(content)
 }
 
-// checkLog makes sure that the log holds every entry behind index restored, at
-// least up to index newest, which a snapshot has reached once.
-func (r *recovery) checkLog(restored, newest uint64) error {
+// replay makes sure that the log holds every entry behind index restored, at least
+// up to index newest, which a snapshot has reached once, and applies those that are
+// known to be committed. The library applies nothing before it hears of a leader.
+func (r *recovery) replay(restored, newest, commit uint64) error {
 	first, err := r.logs.FirstIndex()
 	if err != nil {
 		return err
@@ -154,6 +159,16 @@ func (r *recovery) checkLog(restored, newest uint64) error {
 		var entry raft.Log
 		if err := r.logs.GetLog(index, &entry); err != nil {
 			return fmt.Errorf("read log entry %d of %d to %d in %s: %w", index, first, last, filepath.Join(r.dir, logFile), err)
+		}
+		if entry.Type != raft.LogCommand {
+			continue
+		}
+		if _, err := commandBody(entry.Data); errors.Is(err, errMalformed) {
+			return fmt.Errorf("log entry %d in %s is damaged: %w: if other nodes have the data, move %s away and start, "+
+				"they will send it; else restore a backup into an empty data folder", index, filepath.Join(r.dir, logFile), err, r.dir)
+		}
+		if index <= commit {
+			r.fsm.Apply(&entry)
 		}
 	}
 	return nil
@@ -190,11 +205,30 @@ func bootstrap(logs raft.LogStore, stable raft.StableStore, snapshots raft.Snaps
 	if last > 0 || len(list) > 0 {
 		return nil
 	}
-	if err := stable.SetUint64([]byte("CurrentTerm"), firstTerm); err != nil { // the library's key
+	if err := stable.SetUint64([]byte(keyCurrentTerm), firstTerm); err != nil {
 		return err
 	}
 	return logs.StoreLog(&raft.Log{
 		Index: 1, Term: firstTerm, Type: raft.LogConfiguration,
 		Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{self}}),
 	})
+}
+
+// forgetInterruptedBootstrap undoes a bootstrap with others that was interrupted
+// between its two writes: nobody has heard of it, for the first election is for a
+// later term, and the library refuses another one.
+func forgetInterruptedBootstrap(logs raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore) error {
+	last, err := logs.LastIndex()
+	if err != nil {
+		return err
+	}
+	list, err := snapshots.List()
+	if err != nil {
+		return err
+	}
+	term, err := stable.GetUint64([]byte(keyCurrentTerm))
+	if err != nil || last > 0 || len(list) > 0 || term != firstTerm {
+		return nil //nolint:nilerr // the library reports what it cannot read
+	}
+	return stable.SetUint64([]byte(keyCurrentTerm), 0)
 }

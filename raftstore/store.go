@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"google.golang.org/protobuf/proto"
+	autopilot "github.com/hashicorp/raft-autopilot"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"rollcall/consistency"
 	"rollcall/naming"
@@ -24,14 +24,18 @@ const (
 	// same connections.
 	maxOperationBytes = 1 << 20
 
+	maxAppendEntries = 256
 	retryDelay       = 10 * time.Millisecond // after a write that the leader did not accept
 	transportTimeout = 10 * time.Second
 	transportPool    = 3
 )
 
-// keyServerID is where the stable store keeps the server's id: an id must not
-// outlive the data, or a node with an empty disk could vote twice in one term.
-const keyServerID = "RollcallServerID"
+const (
+	// keyServerID is where the stable store keeps the server's id: an id must not
+	// outlive the data, or a node with an empty disk could vote twice in one term.
+	keyServerID = "RollcallServerID"
+	keyCluster  = "RollcallCluster" // the name of the nodes that share the data
+)
 
 // Store is the replicated table of persistent datums. It implements
 // [consistency.Store]; all methods are safe for concurrent use.
@@ -45,26 +49,36 @@ type Store struct {
 	streams   *streams // nil when the configuration has a transport
 	id        raft.ServerID
 	batcher   *batcher
+	metrics   *metrics
 
-	stopCh    chan struct{} // closed when Close begins
-	barrierCh chan struct{} // closed when the first barrier is done with
-	flownCh   chan struct{} // closed when no entry is in flight any more
-	wg        sync.WaitGroup
-	ready     atomic.Bool
+	ctx          context.Context // canceled when Close begins
+	stopCh       <-chan struct{} // the same as a channel
+	cancel       context.CancelFunc
+	flownCh      chan struct{} // closed when no entry is in flight any more
+	managedCh    chan struct{} // closed when manage is done
+	verifiedCh   chan struct{} // closed when verify is done
+	peersCh      chan struct{} // of capacity 1: the membership has changed
+	viewedCh     chan struct{} // of capacity 1: there is a new view, for watchLeader
+	configuredCh chan struct{} // of capacity 1: Raft's configuration has changed, for watchLeader
+	manageCh     chan struct{} // of capacity 1: there is something to do for manage
+	queryCh      chan *query
+	wg           sync.WaitGroup
 
-	mu        sync.Mutex
-	raft      *raft.Raft // nil until started
-	closing   bool
-	closedCh  chan struct{} // closed when Close is done
-	closeErr  error
-	leader    leader
-	changedCh chan struct{} // closed and replaced when leader changes
-}
+	peers         atomic.Pointer[view]
+	health        atomic.Pointer[autopilot.State] // nil unless this node leads
+	storedCluster atomic.Pointer[string]          // as in the stable store
+	refusal       atomic.Pointer[error]           // nil, or to nil, when the data belongs here
+	established   atomic.Uint64                   // the term of our leadership before which all is applied
+	ready         atomic.Int32
 
-// leader says who leads. The zero value is nobody.
-type leader struct {
-	self bool
-	id   raft.ServerID
+	mu              sync.Mutex
+	raft            *raft.Raft // nil until started
+	closing         bool
+	closedCh        chan struct{} // closed when Close is done
+	closeErr        error
+	leader          leader
+	leaderlessSince time.Time
+	changedCh       chan struct{} // closed and replaced when leader changes
 }
 
 var _ consistency.Store = (*Store)(nil)
@@ -80,21 +94,48 @@ func New(cfg Config) (*Store, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		cfg:       cfg,
-		log:       cfg.Logger.With("component", "raftstore"),
-		table:     consistency.NewDataStore(),
-		batcher:   newBatcher(),
-		stopCh:    make(chan struct{}),
-		barrierCh: make(chan struct{}),
-		flownCh:   make(chan struct{}),
-		closedCh:  make(chan struct{}),
-		changedCh: make(chan struct{}),
+		cfg:          cfg,
+		log:          cfg.Logger.With("component", "raftstore"),
+		table:        consistency.NewDataStore(),
+		batcher:      newBatcher(),
+		flownCh:      make(chan struct{}),
+		managedCh:    make(chan struct{}),
+		verifiedCh:   make(chan struct{}),
+		peersCh:      make(chan struct{}, 1),
+		viewedCh:     make(chan struct{}, 1),
+		configuredCh: make(chan struct{}, 1),
+		manageCh:     make(chan struct{}, 1),
+		queryCh:      make(chan *query, maxWaiting),
+		closedCh:     make(chan struct{}),
+		changedCh:    make(chan struct{}),
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.stopCh = s.ctx.Done()
+	s.peers.Store(&view{names: make(map[string]string)})
+	s.storedCluster.Store(new(string))
+	s.metrics = newMetrics(s)
 	s.fsm = newFSM(s.table, cfg.SnapshotBytes)
+	s.fsm.watch, s.fsm.metrics, s.fsm.noticed = &stopwatch{log: s.log}, s.metrics, s.notice
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("raftstore: %w", err), s.release())
 	}
+	if cfg.Metrics != nil {
+		if err := cfg.Metrics.Register(s.metrics); err != nil {
+			return nil, errors.Join(fmt.Errorf("raftstore: %w", err), s.release())
+		}
+	}
 	return s, nil
+}
+
+// notice is called by the FSM when the configuration or the name of the nodes has
+// changed.
+func (s *Store) notice() {
+	for _, ch := range []chan struct{}{s.configuredCh, s.manageCh} {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (s *Store) open() error {
@@ -110,13 +151,24 @@ func (s *Store) open() error {
 		return err
 	}
 	s.logs.oldestKept = func() (uint64, error) { return oldestKept(s.snapshots) }
+	s.logs.faults = s.cfg.faults
 	if s.id, err = serverID(s.logs); err != nil {
 		return err
 	}
-	if s.cfg.Transport == nil {
-		s.streams, err = listen(s.cfg.Bind, s.cfg.Advertise)
+	cluster, err := s.logs.Get([]byte(keyCluster))
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return err
 	}
-	return err
+	name := string(cluster)
+	s.storedCluster.Store(&name)
+	if s.cfg.Transport != nil {
+		return nil
+	}
+	if s.streams, err = listen(s.cfg.Bind, s.cfg.Advertise); err != nil {
+		return err
+	}
+	s.streams.id, s.streams.cluster, s.streams.log = s.id, s.clusterID, s.log
+	return nil
 }
 
 // serverID returns the id in the stable store, making one for an empty folder.
@@ -125,10 +177,7 @@ func serverID(stable raft.StableStore) (raft.ServerID, error) {
 	if err == nil && len(id) > 0 {
 		return raft.ServerID(id), nil
 	}
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	uuid := fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	uuid := newUUID()
 	return raft.ServerID(uuid), stable.Set([]byte(keyServerID), []byte(uuid))
 }
 
@@ -167,7 +216,10 @@ func (s *Store) startLocked() error {
 	if err := r.run(); err != nil {
 		return err
 	}
-	if s.cfg.Bootstrap {
+	if err := forgetInterruptedBootstrap(s.logs, s.logs, s.snapshots); err != nil {
+		return err
+	}
+	if s.cfg.Expect == 1 {
 		self := raft.Server{Suffrage: raft.Voter, ID: s.id, Address: raft.ServerAddress(s.Addr())}
 		if err := bootstrap(s.logs, s.logs, s.snapshots, self); err != nil {
 			return fmt.Errorf("bootstrap: %w", err)
@@ -179,7 +231,7 @@ func (s *Store) startLocked() error {
 	conf.HeartbeatTimeout = s.cfg.HeartbeatTimeout
 	conf.ElectionTimeout = s.cfg.ElectionTimeout
 	conf.LeaderLeaseTimeout = s.cfg.LeaseTimeout
-	conf.MaxAppendEntries = 256
+	conf.MaxAppendEntries = maxAppendEntries
 	conf.SnapshotInterval = s.cfg.SnapshotInterval
 	conf.SnapshotThreshold = s.cfg.SnapshotEntries
 	conf.TrailingLogs = s.cfg.TrailingLogs
@@ -187,23 +239,25 @@ func (s *Store) startLocked() error {
 	conf.NoLegacyTelemetry = true
 	conf.NoSnapshotRestoreOnStart = true // recovery has restored it
 
-	transport := s.cfg.Transport
-	if transport == nil {
-		transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	transport := &readdressed{Transport: s.cfg.Transport, address: s.address, stalled: s.stalled}
+	if s.streams != nil {
+		transport.Transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s.streams, MaxPool: transportPool, Timeout: transportTimeout,
 			Logger: logger, MsgpackUseNewTimeFormat: true,
 		})
+		transport.address = func(id raft.ServerID, stored raft.ServerAddress) raft.ServerAddress {
+			return meant(id, s.address(id, stored))
+		}
 	}
+	s.logs.stopCh = s.stopCh
 	node, err := raft.NewRaft(conf, s.fsm, s.logs, s.logs, s.snapshots, transport)
 	if err != nil {
-		if closer, ok := transport.(raft.WithClose); ok {
-			err = errors.Join(err, closer.Close())
-		}
-		return err
+		return errors.Join(err, transport.Close())
 	}
 	s.raft = node
+	s.leaderlessSince = time.Now()
 	s.batcher.apply = node.Apply
-	s.log.Info("raft started", "node", s.cfg.Node, "id", s.id, "addr", s.Addr(), "index", s.fsm.index.Load())
+	s.log.Info("raft started", "node", s.cfg.Node, "id", s.id, "addr", s.Addr(), "index", s.fsm.index.load())
 
 	observationCh := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(observationCh, false, func(o *raft.Observation) bool {
@@ -221,100 +275,18 @@ func (s *Store) startLocked() error {
 		s.batcher.collect()
 	})
 	s.wg.Go(func() {
-		defer close(s.barrierCh)
-		s.awaitApplied()
+		defer close(s.managedCh)
+		s.manage()
 	})
+	s.wg.Go(func() {
+		defer close(s.verifiedCh)
+		s.verify()
+	})
+	s.wg.Go(s.watchPeers)
+	s.wg.Go(s.awaitReady)
 	s.wg.Go(s.takeSnapshots)
+	s.wg.Go(s.watchDisk)
 	return nil
-}
-
-// watchLeader keeps what is known of the leader, and the timings, up to date. It
-// reads the state anew at each observation, so dropped ones do no harm.
-func (s *Store) watchLeader(observationCh <-chan raft.Observation) {
-	solo := false
-	for {
-		s.noteLeader()
-		solo = s.adjustTimings(solo)
-		select {
-		case <-observationCh:
-		case <-s.stopCh:
-			return
-		}
-	}
-}
-
-func (s *Store) noteLeader() {
-	var now leader
-	if _, id := s.raft.LeaderWithID(); s.raft.State() == raft.Leader {
-		now = leader{self: true, id: s.id}
-	} else if id != s.id { // our own id stands there for a moment after we stepped down
-		now.id = id
-	}
-	s.mu.Lock()
-	changed := now != s.leader
-	if changed {
-		s.leader = now
-		close(s.changedCh)
-		s.changedCh = make(chan struct{})
-	}
-	s.mu.Unlock()
-	if changed {
-		s.log.Info("raft leader changed", "leader", string(now.id), "self", now.self, "term", s.raft.CurrentTerm())
-	}
-}
-
-// adjustTimings gives the only voter its shorter timeouts and takes them away when
-// there are others. A follower's shorter timeout takes effect at once: so the
-// only voter of a fresh start leads within milliseconds rather than timeouts.
-func (s *Store) adjustTimings(was bool) (solo bool) {
-	voters := s.voters()
-	if solo = len(voters) == 1 && voters[0] == s.id; solo == was {
-		return solo
-	}
-	c := s.raft.ReloadableConfig()
-	c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.HeartbeatTimeout, s.cfg.ElectionTimeout
-	if solo {
-		c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.SoloTimeout, s.cfg.SoloTimeout
-	}
-	if err := s.raft.ReloadConfig(c); err != nil {
-		s.log.Error("raft refuses its timings", "err", err)
-	}
-	return solo
-}
-
-// voters returns the ids of the servers that vote, as far as known here.
-func (s *Store) voters() []raft.ServerID {
-	var ids []raft.ServerID
-	for _, server := range s.raft.GetConfiguration().Configuration().Servers {
-		if server.Suffrage == raft.Voter {
-			ids = append(ids, server.ID)
-		}
-	}
-	return ids
-}
-
-// awaitApplied makes the store ready once this node leads and everything that was
-// committed before is applied here.
-func (s *Store) awaitApplied() {
-	for {
-		l, changedCh := s.currentLeader()
-		if l.self && s.raft.Barrier(enqueueTimeout).Error() == nil {
-			s.ready.Store(true)
-			services, instances := s.table.Counts()
-			s.log.Info("raft is ready", "index", s.raft.AppliedIndex(), "services", services, "instances", instances)
-			return
-		}
-		var retryCh <-chan time.Time
-		if l.self {
-			retryCh = time.After(retryDelay)
-		}
-		select {
-		case <-changedCh:
-		case <-retryCh:
-		case <-s.stopCh:
-			return
-		}
-	}
 }
 
 // takeSnapshots takes a snapshot when enough bytes were written; the library does
@@ -333,15 +305,10 @@ func (s *Store) takeSnapshots() {
 	}
 }
 
-func (s *Store) currentLeader() (leader, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leader, s.changedCh
-}
-
-// Close stops the store. Writes that wait fail with ErrClosed; those that are
-// under way are finished first. It returns after at most three times the
-// CloseTimeout, with an error when something did not end. It is idempotent.
+// Close stops the store. If this node leads, it hands leadership over first. Writes
+// that wait fail with ErrClosed; those that are under way are finished first. It
+// returns after at most three times the CloseTimeout, with an error when something
+// did not end. It is idempotent.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closing {
@@ -353,9 +320,14 @@ func (s *Store) Close() error {
 	node := s.raft
 	s.mu.Unlock()
 
-	close(s.stopCh)
-	close(s.batcher.stopCh)
 	var err error
+	if node != nil && !s.cfg.abruptShutdown {
+		if err := s.StepDown(); err != nil {
+			s.log.Warn("leadership was not handed over", "err", err)
+		}
+	}
+	s.cancel()
+	close(s.batcher.stopCh)
 	if node != nil {
 		err = s.stop(node)
 	}
@@ -372,12 +344,7 @@ func (s *Store) Close() error {
 func (s *Store) stop(node *raft.Raft) error {
 	// A future may stay unanswered when Raft is shut down, so first let all of
 	// them be answered.
-	drained := within(s.cfg.CloseTimeout, func() { <-s.flownCh; <-s.barrierCh })
-	if drained && node.State() == raft.Leader && len(s.voters()) > 1 {
-		if err := node.LeadershipTransfer().Error(); err != nil {
-			s.log.Warn("leadership was not handed over", "err", err)
-		}
-	}
+	within(s.cfg.CloseTimeout, func() { <-s.flownCh; <-s.managedCh; <-s.verifiedCh })
 	var err error
 	if !within(s.cfg.CloseTimeout, func() { err = node.Shutdown().Error() }) {
 		return fmt.Errorf("raftstore: raft did not stop within %s", s.cfg.CloseTimeout)
@@ -407,6 +374,10 @@ func within(limit time.Duration, fn func()) bool {
 // release closes what New has opened.
 func (s *Store) release() error {
 	var errs []error
+	s.cancel()
+	if s.cfg.Metrics != nil {
+		s.cfg.Metrics.Unregister(s.metrics)
+	}
 	if s.streams != nil {
 		if err := s.streams.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
@@ -444,63 +415,56 @@ func (s *Store) Delete(ctx context.Context, k consistency.Key) error {
 // write writes an operation on this node if it leads, and tries again while the
 // leader surely has not accepted it.
 func (s *Store) write(ctx context.Context, op *Operation) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	begin := time.Now()
+	index, err := s.tryWrite(ctx, op)
+	var redirect *consistency.RedirectError
+	outcome := "failed"
+	switch {
+	case err == nil:
+		outcome = "ok"
+		consistency.RequestOf(ctx).Wrote(index)
+		s.metrics.write.Observe(time.Since(begin).Seconds())
+	case errors.As(err, &redirect):
+		outcome = "redirected"
+	case errors.Is(err, consistency.ErrNoLeader):
+		outcome = "no_leader"
+	case errors.Is(err, consistency.ErrReadOnly):
+		outcome = "read_only"
+	case errors.Is(err, consistency.ErrUnknownOutcome):
+		outcome = "unknown"
 	}
-	b, err := proto.Marshal(op)
+	s.metrics.writes.WithLabelValues(outcome).Inc()
+	return err
+}
+
+func (s *Store) tryWrite(ctx context.Context, op *Operation) (index uint64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	b, err := encodeOperation(op, consistency.RequestOf(ctx).ID())
 	if err != nil {
-		return fmt.Errorf("encode operation: %w", err)
+		return 0, err
 	}
 	if len(b) > maxOperationBytes {
-		return fmt.Errorf("a write of %d bytes is too large, %d are the limit", len(b), maxOperationBytes)
+		return 0, fmt.Errorf("a write of %d bytes is too large, %d are the limit", len(b), maxOperationBytes)
+	}
+	if err := s.refused(); err != nil {
+		return 0, fmt.Errorf("%w: %w", consistency.ErrNotReady, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
 	for {
 		if err := s.awaitLeader(ctx); err != nil {
-			return err
+			return 0, err
 		}
-		err := s.batcher.submit(ctx, b)
+		index, err := s.batcher.submit(ctx, b)
 		if !errors.Is(err, errNotAccepted) {
-			return err
+			return index, err
 		}
 		select {
 		case <-time.After(retryDelay):
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", consistency.ErrNoLeader, err)
-		}
-	}
-}
-
-// awaitLeader returns nil once this node leads, a *consistency.RedirectError when
-// another one does, and else an error when the wait is over.
-func (s *Store) awaitLeader(ctx context.Context) error {
-	var timeoutCh <-chan time.Time
-	for {
-		l, changedCh := s.currentLeader()
-		select {
-		case <-s.stopCh:
-			return consistency.ErrClosed
-		default:
-		}
-		switch {
-		case l.self:
-			return nil
-		case l.id != "":
-			return &consistency.RedirectError{Node: string(l.id)}
-		}
-		if timeoutCh == nil {
-			timer := time.NewTimer(s.cfg.LeaderWait)
-			defer timer.Stop()
-			timeoutCh = timer.C
-		}
-		select {
-		case <-changedCh:
-		case <-s.stopCh:
-		case <-timeoutCh:
-			return consistency.ErrNoLeader
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", consistency.ErrNoLeader, ctx.Err())
+			return 0, fmt.Errorf("%w: %w", consistency.ErrNoLeader, err)
 		}
 	}
 }
@@ -527,12 +491,3 @@ func (s *Store) Listen(fn func(consistency.ServiceChanged)) { s.table.Listen(fn)
 
 // Counts returns the number of services and of published instances.
 func (s *Store) Counts() (services, instances int) { return s.table.Counts() }
-
-// Ready returns nil once this node has led and everything that was committed
-// before is applied here.
-func (s *Store) Ready() error {
-	if s.ready.Load() {
-		return nil
-	}
-	return fmt.Errorf("raft: %w", consistency.ErrNotReady)
-}

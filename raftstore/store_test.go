@@ -179,7 +179,7 @@ func TestStore_CloseWithWritesUnderWay(t *testing.T) {
 
 func TestStore_WithoutLeader(t *testing.T) {
 	cfg := testConfig(t.TempDir())
-	cfg.Bootstrap = false
+	cfg.Expect = 0
 	cfg.LeaderWait = 50 * time.Millisecond
 	s := start(t, cfg)
 	require.ErrorIs(t, s.Publish(t.Context(), publication(service(1), host(1))), consistency.ErrNoLeader)
@@ -204,109 +204,6 @@ func TestStore_RefusesWhatItCannotStore(t *testing.T) {
 	require.Empty(t, s.Services(""))
 }
 
-// nodes are several stores that share Raft data, in memory.
-type nodes struct {
-	stores     []*Store
-	transports []*raft.InmemTransport
-}
-
-// startNodes starts n nodes of which the first leads and all vote.
-func startNodes(t *testing.T, n int) *nodes {
-	t.Helper()
-	c := &nodes{}
-	for i := range n {
-		cfg := testConfig(t.TempDir())
-		cfg.Bootstrap = i == 0
-		cfg.LeaderWait = 500 * time.Millisecond
-		_, transport := raft.NewInmemTransport("")
-		cfg.Transport = transport
-		c.transports = append(c.transports, transport)
-		c.stores = append(c.stores, start(t, cfg))
-	}
-	c.connect()
-	// The library waits for the answer of a peer in memory that has stopped.
-	t.Cleanup(func() {
-		for n := range c.transports {
-			c.cut(n)
-		}
-	})
-	lead := ready(t, c.stores[0])
-	for _, s := range c.stores[1:] {
-		require.NoError(t, lead.raft.AddVoter(s.id, raft.ServerAddress(s.Addr()), 0, wait).Error())
-	}
-	require.NoError(t, lead.Publish(t.Context(), publication(service(0), host(0))))
-	for _, s := range c.stores {
-		require.Eventually(t, func() bool { return s.Stat(service(0)).Exists }, wait, tick)
-		require.Eventually(t, func() bool { l, _ := s.currentLeader(); return l.id == lead.id }, wait, tick)
-	}
-	return c
-}
-
-func (c *nodes) connect() {
-	for _, a := range c.transports {
-		for _, b := range c.transports {
-			a.Connect(b.LocalAddr(), b)
-		}
-	}
-}
-
-// cut takes a node's connections away.
-func (c *nodes) cut(n int) {
-	for _, o := range c.transports {
-		o.Disconnect(c.transports[n].LocalAddr())
-	}
-	c.transports[n].DisconnectAll()
-}
-
-func TestStore_PutOnFollower_Redirects(t *testing.T) {
-	c := startNodes(t, 3)
-	var redirect *consistency.RedirectError
-	require.ErrorAs(t, c.stores[1].Publish(t.Context(), publication(service(1), host(1))), &redirect)
-	require.Equal(t, c.stores[0].ID(), redirect.Node)
-	require.Equal(t, c.stores[0].cfg.HeartbeatTimeout, c.stores[0].raft.ReloadableConfig().HeartbeatTimeout, "the short timeouts are for the only voter")
-}
-
-func TestStore_CloseHandsLeadershipOver(t *testing.T) {
-	c := startNodes(t, 3)
-	begin := time.Now()
-	require.NoError(t, c.stores[0].Close())
-	require.Eventually(t, func() bool {
-		for _, s := range c.stores[1:] {
-			if l, _ := s.currentLeader(); l.self {
-				return s.Publish(t.Context(), publication(service(1), host(1))) == nil
-			}
-		}
-		return false
-	}, wait, tick)
-	t.Logf("first write on the new leader after %s", time.Since(begin))
-}
-
-// A write that a leader has put into its log when it is cut off may or may not
-// survive; the caller must be told so, and not that it failed.
-func TestStore_LeaderCutOff_OutcomeIsUnknown(t *testing.T) {
-	c := startNodes(t, 3)
-	lead := c.stores[0]
-	c.cut(0)
-	require.ErrorIs(t, lead.Publish(t.Context(), publication(service(1), host(1))), consistency.ErrUnknownOutcome)
-	require.Eventually(t, func() bool { l, _ := lead.currentLeader(); return !l.self }, wait, tick)
-	require.ErrorIs(t, lead.Publish(t.Context(), publication(service(2), host(2))), consistency.ErrNoLeader)
-
-	require.Eventually(t, func() bool {
-		for _, s := range c.stores[1:] {
-			if l, _ := s.currentLeader(); l.self {
-				return s.Publish(t.Context(), publication(service(3), host(3))) == nil
-			}
-		}
-		return false
-	}, wait, tick)
-	c.connect()
-	for _, s := range c.stores {
-		require.Eventually(t, func() bool { return s.Stat(service(3)).Exists }, wait, tick)
-		require.False(t, s.Stat(service(2)).Exists, "ErrNoLeader means that nothing was written")
-	}
-	require.ElementsMatch(t, content(c.stores[1].table), content(lead.table))
-}
-
 // A new node gets the state as a snapshot when the log no longer reaches back.
 func TestStore_SnapshotIsInstalledOnANewNode(t *testing.T) {
 	cfg := testConfig(t.TempDir())
@@ -321,7 +218,7 @@ func TestStore_SnapshotIsInstalledOnANewNode(t *testing.T) {
 	require.Greater(t, first, uint64(1))
 
 	joined := testConfig(t.TempDir())
-	joined.Bootstrap = false
+	joined.Expect = 0
 	s := start(t, joined)
 	a, b := cfg.Transport.(*raft.InmemTransport), joined.Transport.(*raft.InmemTransport)
 	a.Connect(b.LocalAddr(), b)
@@ -335,7 +232,7 @@ func TestStore_ReplicatesOverTCP(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Dir, cfg.Bind = t.TempDir(), "127.0.0.1:0"
 	lead := ready(t, start(t, cfg))
-	cfg.Dir, cfg.Bootstrap = t.TempDir(), false
+	cfg.Dir, cfg.Expect = t.TempDir(), 0
 	s := start(t, cfg)
 	require.NoError(t, lead.raft.AddNonvoter(s.id, raft.ServerAddress(s.Addr()), 0, wait).Error())
 	writeAll(t, lead, 0, 10)

@@ -1,13 +1,98 @@
 package raftstore
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
+
+const (
+	// greetingMagic begins each connection, then come the id of the server that is
+	// meant and the name of the cluster, zeros when it has none: see stream.
+	greetingMagic = "rollcall raft 1\n"
+	greetingBytes = len(greetingMagic) + 2*uuidBytes
+	uuidBytes     = 36
+	greetingWait  = 10 * time.Second
+	dialTimeout   = 3 * time.Second
+)
+
+// readdressed is a transport that finds a server by its id: the membership knows
+// its address better than Raft's configuration, where it is as old as the last
+// change. It sends nothing while the node hangs; see Store.stalled.
+type readdressed struct {
+	raft.Transport
+	address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress
+	stalled func() error
+}
+
+func (t *readdressed) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
+	if err := t.stalled(); err != nil {
+		return nil, err
+	}
+	p, err := t.Transport.AppendEntriesPipeline(id, t.address(id, to))
+	if err != nil {
+		return nil, err
+	}
+	return &pipeline{p, t.stalled}, nil
+}
+
+// pipeline sends nothing while the node hangs.
+type pipeline struct {
+	raft.AppendPipeline
+	stalled func() error
+}
+
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.stalled(); err != nil {
+		return nil, err
+	}
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+func (t *readdressed) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := t.stalled(); err != nil {
+		return err
+	}
+	return t.Transport.AppendEntries(id, t.address(id, to), args, resp)
+}
+
+func (t *readdressed) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.Transport.RequestVote(id, t.address(id, to), args, resp)
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *readdressed) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	p, ok := t.Transport.(raft.WithPreVote)
+	if !ok {
+		return errors.New("the transport knows no pre-vote")
+	}
+	return p.RequestPreVote(id, t.address(id, to), args, resp)
+}
+
+func (t *readdressed) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.Transport.InstallSnapshot(id, t.address(id, to), args, resp, data)
+}
+
+func (t *readdressed) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.Transport.TimeoutNow(id, t.address(id, to), args, resp)
+}
+
+// Close implements raft.WithClose.
+func (t *readdressed) Close() error {
+	if c, ok := t.Transport.(raft.WithClose); ok {
+		return c.Close()
+	}
+	return nil
+}
 
 // streams listens and dials for Raft's network transport. The library's own
 // stream layer can advertise nothing but an IP address, and leaves connections
@@ -15,6 +100,9 @@ import (
 type streams struct {
 	net.Listener
 	advertise advertised
+	id        raft.ServerID
+	cluster   func() string
+	log       *slog.Logger
 
 	mu     sync.Mutex
 	open   map[*stream]struct{}
@@ -26,10 +114,13 @@ type advertised string
 func (a advertised) Network() string { return "tcp" }
 func (a advertised) String() string  { return string(a) }
 
-// stream is one connection of streams.
+// stream is one connection of streams. The side that dials says whom it means:
+// addresses are given to other processes at times, and Raft itself does not notice
+// that it talks to a server of another cluster.
 type stream struct {
 	net.Conn
-	owner *streams
+	owner   *streams
+	greeted bool // by the other side, or we dialed; used by the reader alone
 }
 
 // listen binds the address. An empty advertise stands for what was bound.
@@ -44,26 +135,54 @@ func listen(bind, advertise string) (*streams, error) {
 	return &streams{Listener: l, advertise: advertised(advertise), open: make(map[*stream]struct{})}, nil
 }
 
+// meant returns an address for Dial that says which server is meant.
+func meant(id raft.ServerID, at raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(id) + "/" + at
+}
+
 // Addr returns the advertised address.
 func (s *streams) Addr() net.Addr { return s.advertise }
 
 // Accept waits for another node to connect.
-func (s *streams) Accept() (net.Conn, error) { return s.track(s.Listener.Accept()) }
-
-// Dial connects to another node.
-func (s *streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return s.track((&net.Dialer{}).DialContext(ctx, "tcp", string(to)))
+func (s *streams) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	return s.track(c, err, false)
 }
 
-func (s *streams) track(c net.Conn, err error) (net.Conn, error) {
+// Dial connects to another node and says whom it means.
+func (s *streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id, address, ok := strings.Cut(string(to), "/")
+	if !ok {
+		id, address = "", id
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, dialTimeout))
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	c, err = s.track(c, err, true)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(greeting(id, s.cluster())); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func greeting(id, cluster string) []byte {
+	b := make([]byte, greetingBytes)
+	n := copy(b, greetingMagic)
+	copy(b[n:n+uuidBytes], id)
+	copy(b[n+uuidBytes:], cluster)
+	return b
+}
+
+func (s *streams) track(c net.Conn, err error, greeted bool) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	closed := s.closed
-	tracked := &stream{c, s}
+	tracked := &stream{Conn: c, owner: s, greeted: greeted}
 	if !closed {
 		s.open[tracked] = struct{}{}
 	}
@@ -86,6 +205,45 @@ func (s *streams) Close() error {
 		_ = c.Conn.Close()
 	}
 	return s.Listener.Close()
+}
+
+// Read reads from the connection; on one that was accepted, behind a greeting that
+// must be meant for this server.
+func (c *stream) Read(p []byte) (int, error) {
+	if !c.greeted {
+		if err := c.readGreeting(); err != nil {
+			c.owner.log.Warn("refused a connection for raft", "addr", c.RemoteAddr().String(), "err", err)
+			return 0, err
+		}
+		c.greeted = true
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *stream) readGreeting() error {
+	if err := c.SetReadDeadline(time.Now().Add(greetingWait)); err != nil {
+		return err
+	}
+	b := make([]byte, greetingBytes)
+	if _, err := io.ReadFull(c.Conn, b); err != nil {
+		return fmt.Errorf("read its greeting: %w", err)
+	}
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	body, ok := bytes.CutPrefix(b, []byte(greetingMagic))
+	if !ok {
+		return errors.New("it does not speak raft as Rollcall does")
+	}
+	field := func(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
+	id, theirs, ours := field(body[:uuidBytes]), field(body[uuidBytes:]), c.owner.cluster()
+	if id != "" && id != string(c.owner.id) {
+		return fmt.Errorf("it is meant for server %s, this is %s", id, c.owner.id)
+	}
+	if theirs != "" && ours != "" && theirs != ours {
+		return fmt.Errorf("it comes from cluster %s, this is %s", theirs, ours)
+	}
+	return nil
 }
 
 // Close closes the connection.

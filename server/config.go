@@ -1,9 +1,11 @@
 package server
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"rollcall/naming"
@@ -20,7 +22,14 @@ type Config struct {
 	Advertise string `koanf:"advertise" doc:"address that clients and other nodes reach this node at; empty: bind, or the first address of the host"`
 	Port      int    `koanf:"port" doc:"port of HTTP and of UDP pushes; the other ports derive from it"`
 	GRPCPort  int    `koanf:"grpc-port" doc:"port of gRPC for clients; 0: port + 1000"`
+	PeerPort  int    `koanf:"peer-port" doc:"port of gRPC between nodes; 0: port + 1001"`
 	RaftPort  int    `koanf:"raft-port" doc:"port of Raft; 0: port - 1000"`
+
+	Join            string `koanf:"join" doc:"where other nodes may be found: host:port of their gossip, separated by commas; names are resolved anew at each attempt"`
+	BootstrapExpect int    `koanf:"bootstrap-expect" doc:"how many new nodes with this setting begin together; 0: this one joins nodes that have begun"`
+	Cluster         string `koanf:"cluster" doc:"name that all nodes have in common"`
+	GossipPort      int    `koanf:"gossip-port" doc:"port of gossip, TCP and UDP; 0: port - 1001"`
+	GossipKey       string `koanf:"gossip-key" doc:"encrypts gossip: 16, 24 or 32 bytes in base64; empty: no encryption"`
 
 	LogLevel  string `koanf:"log-level" doc:"debug, info, warn or error"`
 	LogFormat string `koanf:"log-format" doc:"text or json"`
@@ -49,6 +58,7 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir: "./rollcall-data",
 		Bind:    "0.0.0.0", Port: 8848,
+		BootstrapExpect: 1, Cluster: "rollcall",
 		LogLevel: "info", LogFormat: "text",
 		BeatInterval: naming.DefaultBeatInterval, CacheTime: 10 * time.Second,
 		Linger: 500 * time.Millisecond, Idle: 7 * time.Second, Detect: 3 * time.Second,
@@ -69,7 +79,27 @@ func (c Config) withDerived() Config {
 	if c.RaftPort == 0 && c.Port != 0 {
 		c.RaftPort = c.Port - portOffset
 	}
+	if c.PeerPort == 0 && c.Port != 0 {
+		c.PeerPort = c.Port + portOffset + 1
+	}
+	if c.GossipPort == 0 && c.Port != 0 {
+		c.GossipPort = c.Port - portOffset - 1
+	}
 	return c
+}
+
+// clustered tells whether there are to be other nodes.
+func (c Config) clustered() bool { return c.Join != "" || c.BootstrapExpect != 1 }
+
+// joins returns the addresses of Join.
+func (c Config) joins() []string {
+	var out []string
+	for address := range strings.SplitSeq(c.Join, ",") {
+		if address = strings.TrimSpace(address); address != "" {
+			out = append(out, address)
+		}
+	}
+	return out
 }
 
 // Validate refuses values that cannot work, each by its name.
@@ -86,13 +116,32 @@ func (c Config) Validate() error {
 	if c.Advertise != "" && net.ParseIP(c.Advertise) == nil {
 		bad("advertise is %q: it must be an IP address or empty", c.Advertise)
 	}
-	for _, p := range []struct {
+	type named struct {
 		name string
 		port int
-	}{{"port", c.Port}, {"grpc-port", c.GRPCPort}, {"raft-port", c.RaftPort}} {
+	}
+	ports := []named{{"port", c.Port}, {"grpc-port", c.GRPCPort}, {"raft-port", c.RaftPort}}
+	if c.clustered() {
+		ports = append(ports, named{"peer-port", c.PeerPort}, named{"gossip-port", c.GossipPort})
+	}
+	for _, p := range ports {
 		if p.port < 0 || p.port > 65535 {
 			bad("%s is %d: it must be from 0 to 65535; set it, or choose another --port", p.name, p.port)
 		}
+	}
+	if c.BootstrapExpect < 0 || c.BootstrapExpect > 9 {
+		bad("bootstrap-expect is %d: it must be from 0 to 9", c.BootstrapExpect)
+	}
+	for _, address := range c.joins() {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			bad("join has %q: it must be host:port", address)
+		}
+	}
+	if c.clustered() && c.Port == 0 {
+		bad("port is 0: a node with others needs ports that they can know")
+	}
+	if _, err := base64.StdEncoding.DecodeString(c.GossipKey); err != nil {
+		bad("gossip-key is no base64: %v", err)
 	}
 	for _, d := range []struct {
 		name string

@@ -356,6 +356,17 @@ func TestBeats_ForgetWhatWasDeregistered(t *testing.T) {
 	})
 }
 
+func TestBeats_ALookThatComesLaterCountsForNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		f.register(t, service("a"), host("10.0.0.1"))
+		f.register(t, service("b"), host("10.0.0.1", meta(naming.MetaClientBeat, "true")))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		pass(time.Minute) // the look at what is gone was planned for meanwhile
+		require.Equal(t, 1, f.beats.clients())
+		require.Equal(t, map[string]int{"10.0.0.1:80": 1}, f.beats.publishers)
+	})
+}
+
 func TestBeats_AStoreThatFailsForAWhile(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
 		f.register(t, service("a"), host("10.0.0.1"))
@@ -457,6 +468,31 @@ func TestBeats_DeregisteredDoesNotComeBack(t *testing.T) {
 		require.Nil(t, f.beats.instance(key))
 	}
 	require.LessOrEqual(t, f.beats.clients(), 1)
+}
+
+// Whatever is published by an address has a heartbeat that can expire.
+func TestBeats_WhatIsPublishedIsWatched(t *testing.T) {
+	f := newFixture(t)
+	key := beatKey{service("a"), "10.0.0.1:80"}
+	for range 3000 {
+		f.register(t, service("a"), host("10.0.0.1"))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		})
+		wg.Go(func() { f.register(t, service("a"), host("10.0.0.1", cluster("c"))) })
+		wg.Go(func() { f.beats.review(key) })
+		wg.Wait()
+		if f.beats.instance(key) != nil {
+			s := f.beats.shard(key)
+			s.mu.Lock()
+			x := s.byKey[key]
+			s.mu.Unlock()
+			require.NotNil(t, x)
+			require.False(t, x.gone)
+			require.Equal(t, 1, f.beats.clients())
+		}
+	}
 }
 
 func TestBeats_ConcurrentPublishersAndServices(t *testing.T) {

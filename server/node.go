@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +12,9 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -23,6 +26,7 @@ import (
 	"rollcall/raftstore"
 	"rollcall/server/grpcapi"
 	"rollcall/server/httpapi"
+	"rollcall/server/wire"
 )
 
 // Node is one node of the registry. Use [New].
@@ -87,6 +91,14 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	if ip := net.ParseIP(cfg.Bind); ip.IsUnspecified() && cfg.RaftPort != 0 {
 		raftConfig.Advertise = net.JoinHostPort(n.IP(), strconv.Itoa(cfg.RaftPort))
 	}
+	raftConfig.Expect = cfg.BootstrapExpect
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	raftConfig.Metrics = metrics
+	link := new(link)
+	if cfg.clustered() {
+		link.configure(&raftConfig)
+	}
 	persistent, err := raftstore.New(raftConfig)
 	if err != nil {
 		if op := (*net.OpError)(nil); errors.As(err, &op) {
@@ -95,15 +107,20 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		return n, err
 	}
 	n.add("raftstore", persistent.Start, persistent.Close)
+	var durable consistency.Store = persistent
+	if cfg.clustered() {
+		if err := n.connect(link, persistent, version, metrics); err != nil {
+			return n, err
+		}
+		durable = link.forwarding(persistent)
+	}
 	ephemeral, err := distro.New(distro.Config{Node: cfg.Node})
 	if err != nil {
 		return n, err
 	}
 	n.add("distro", ephemeral.Start, ephemeral.Close)
 
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	n.registry = newRegistry(cfg, consistency.NewRouter(ephemeral, persistent), n.log.With("component", "registry"), metrics)
+	n.registry = newRegistry(cfg, consistency.NewRouter(ephemeral, durable), n.log.With("component", "registry"), metrics)
 	engine, err := push.New(cfg.Push, n.registry, metrics)
 	if err != nil {
 		return n, err
@@ -127,6 +144,145 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	}, n.http, socket, n.registry, engine, n.log)
 	n.add("http", web.Start, web.Close)
 	return n, nil
+}
+
+// link ties this node's persistent store to the other nodes: membership says where
+// they are, the roster what their stores hold, and peers asks them. The store
+// needs them while it is being made, and they need the store: the functions of its
+// configuration reach them here.
+type link struct {
+	members *distro.Members
+	peers   *peers
+	roster  *roster
+}
+
+// configure gives the store's configuration its functions. They are called after
+// connect.
+func (l *link) configure(cfg *raftstore.Config) {
+	cfg.Peers = func() []raftstore.Peer {
+		var out []raftstore.Peer
+		self := l.members.Self().Name
+		for _, m := range l.members.Alive() {
+			state := l.roster.get(m.Name)
+			if m.Name == self || state == nil {
+				continue
+			}
+			out = append(out, raftstore.Peer{
+				Name: m.Name, ID: state.GetRaftId(), Addr: net.JoinHostPort(m.IP, strconv.Itoa(m.RaftPort)),
+				Expect: int(state.GetExpect()), HasState: state.GetHasState(), Cluster: state.GetCluster(),
+				Alive: true, Version: state.GetVersion(),
+			})
+		}
+		return out
+	}
+	cfg.Stats = func(ctx context.Context, id string) (term, lastIndex uint64, contact time.Duration, err error) {
+		m, ok := l.members.ByID(id)
+		if !ok {
+			return 0, 0, 0, fmt.Errorf("no node has the id %s", id)
+		}
+		reply := new(wire.StatsReply)
+		err = l.peers.ask(ctx, m.Name, "Stats", &wire.StatsRequest{}, reply)
+		return reply.GetTerm(), reply.GetLastIndex(), time.Duration(reply.GetContactMs()) * time.Millisecond, err
+	}
+	cfg.ReadIndex = func(ctx context.Context, node string) (uint64, error) {
+		reply := new(wire.ReadIndexReply)
+		err := l.peers.ask(ctx, node, "ReadIndex", &wire.ReadIndexRequest{}, reply)
+		return reply.GetIndex(), err
+	}
+}
+
+// connect makes this node one of several.
+func (n *Node) connect(l *link, store *raftstore.Store, version string, metrics prometheus.Registerer) error {
+	cfg := n.cfg
+	boot, err := nextBoot(filepath.Join(cfg.DataDir, "boot"))
+	if err != nil {
+		return err
+	}
+	key, err := base64.StdEncoding.DecodeString(cfg.GossipKey)
+	if err != nil {
+		return fmt.Errorf("gossip-key: %w", err)
+	}
+	mc := distro.DefaultMembersConfig()
+	mc.Self = distro.Member{
+		Name: cfg.Node, ID: store.ID(), Boot: boot, IP: n.IP(), Version: version, Voter: true,
+		HTTPPort: cfg.Port, GRPCPort: cfg.GRPCPort, PeerPort: cfg.PeerPort, RaftPort: cfg.RaftPort,
+	}
+	mc.Bind, mc.Port, mc.Join, mc.Cluster, mc.Key = cfg.Bind, cfg.GossipPort, cfg.joins(), cfg.Cluster, key
+	mc.Logger, mc.Metrics = n.log, metrics
+	if l.members, err = distro.NewMembers(mc); err != nil {
+		return err
+	}
+	n.add("members", l.members.Start, l.members.Close)
+
+	l.peers = newPeers(func(node string) (string, bool) {
+		m, ok := l.members.Get(node)
+		return net.JoinHostPort(m.IP, strconv.Itoa(m.PeerPort)), ok
+	})
+	n.add("peers", nil, l.peers.close)
+	l.roster = newRoster(l.others, func(ctx context.Context, node string) (*wire.StateReply, error) {
+		reply := new(wire.StateReply)
+		return reply, l.peers.ask(ctx, node, "State", &wire.StateRequest{}, reply)
+	})
+	l.roster.changed = store.PeersChanged
+	l.members.Listen(func(distro.Event) { l.roster.wake(); store.PeersChanged() })
+
+	listener, err := listen(cfg.Bind, cfg.PeerPort, "peer-port")
+	if err != nil {
+		return err
+	}
+	service := newPeerService(listener, store, func() *wire.StateReply { return stateReply(store.State(), version) }, n.log)
+	n.add("peer listener", nil, closeListener(listener))
+	n.add("peer service", service.start, service.close)
+	n.add("roster", l.roster.start, l.roster.close)
+	return nil
+}
+
+// others returns the names of the other nodes that are alive.
+func (l *link) others() []string {
+	var out []string
+	self := l.members.Self().Name
+	for _, m := range l.members.Alive() {
+		if m.Name != self {
+			out = append(out, m.Name)
+		}
+	}
+	return out
+}
+
+// forwardTimeout bounds a write that another node makes.
+const forwardTimeout = 10 * time.Second
+
+func (l *link) forwarding(store *raftstore.Store) *forwarding {
+	return &forwarding{
+		Store: store, waitApplied: store.WaitApplied,
+		leader:  func() string { return store.State().LeaderName },
+		encode:  encoders{publish: raftstore.EncodePublish, put: raftstore.EncodePut, delete: raftstore.EncodeDelete},
+		peers:   l.peers,
+		timeout: forwardTimeout,
+	}
+}
+
+func stateReply(s raftstore.State, version string) *wire.StateReply {
+	return &wire.StateReply{
+		Node: s.Node, RaftId: s.ID, RaftAddr: s.Addr, Cluster: s.Cluster, Expect: int32(s.Expect), HasState: s.HasState,
+		Role: string(s.Role), Voter: s.Voter, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
+		Leader: s.LeaderName, Version: version,
+	}
+}
+
+// nextBoot returns the number of this start of the node: the time in milliseconds,
+// raised above the last one, which the file keeps.
+func nextBoot(path string) (uint64, error) {
+	boot := uint64(time.Now().UnixMilli())
+	if last, err := os.ReadFile(path); err == nil {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(last)), 10, 64); err == nil {
+			boot = max(boot, n+1)
+		}
+	}
+	if err := os.WriteFile(path, []byte(strconv.FormatUint(boot, 10)+"\n"), 0o600); err != nil {
+		return 0, fmt.Errorf("keep the number of this start: %w", err)
+	}
+	return boot, nil
 }
 
 func (n *Node) add(name string, start, stop func() error) {

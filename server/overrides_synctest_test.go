@@ -205,6 +205,10 @@ func TestOverride_ExpiresSomeTimeAfterTheInstanceWasLost(t *testing.T) {
 		require.NoError(t, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
 		require.Equal(t, map[string]float64{"10.0.0.1": 5, "10.0.0.2": 6}, f.overridden(service("a")), "back in time")
 		pass(30 * time.Second)
+		lose()
+		pass(20 * time.Second)
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
+		pass(5 * time.Second)
 		lose() // the time starts anew
 		pass(59 * time.Second)
 		require.Equal(t, 2, f.overrides(service("a")))

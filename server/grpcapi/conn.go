@@ -96,8 +96,7 @@ func (c *conn) wake() {
 }
 
 // isRegistered tells whether the setup was read, waiting a moment for one that is
-// on its way: the client does not wait for it either. Whether a stream is open
-// says nothing: its handler may begin after that of a call that was sent later.
+// on its way: the client does not wait for it either.
 func (c *conn) isRegistered(ctx context.Context) bool {
 	select {
 	case <-c.ready:

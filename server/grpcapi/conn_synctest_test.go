@@ -204,27 +204,27 @@ func TestConn_ACallWaitsForASetupOnItsWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait   time.Duration
 		stream bool
-		setup  time.Duration // when it comes; 0: never
 		age    time.Duration // of the connection
+		setup  time.Duration // when it comes; 0: never
 		answer string
 		after  time.Duration
 	}{
-		"in time":           {100 * ms, true, 60 * ms, 0, healthy, 60 * ms},
-		"never":             {100 * ms, true, 0, 0, unregistered, 100 * ms},
-		"too late":          {100 * ms, true, 150 * ms, 0, unregistered, 100 * ms},
-		"stream on its way": {100 * ms, false, 0, 0, unregistered, 100 * ms},
-		"no stream":         {100 * ms, false, 0, 2 * time.Second, unregistered, 0},
-		"no waiting":        {0, true, 60 * ms, 0, unregistered, 0},
+		"in time":             {100 * ms, true, 0, 60 * ms, healthy, 60 * ms},
+		"never":               {100 * ms, true, 0, 0, unregistered, 100 * ms},
+		"too late":            {100 * ms, true, 0, 150 * ms, unregistered, 100 * ms},
+		"no waiting":          {0, true, 0, 60 * ms, unregistered, 0},
+		"the stream may come": {100 * ms, false, 0, 0, unregistered, 100 * ms},
+		"no stream":           {100 * ms, false, 2 * time.Second, 0, unregistered, 0},
+		"an old stream":       {100 * ms, true, time.Minute, 60 * ms, healthy, 60 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
 				x := n.dial(t)
 				x.id(t)
-				pass(c.age)
 				if c.stream {
 					x.open(t)
-					synctest.Wait()
 				}
+				pass(c.age)
 				if c.setup > 0 {
 					time.AfterFunc(c.setup, func() {
 						_ = x.stream.SendMsg(&wire.Payload{Type: "ConnectionSetupRequest", Body: [][]byte{[]byte("{}")}})

@@ -1,0 +1,241 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/consistency"
+)
+
+// leader says who leads. The zero value is nobody.
+type leader struct {
+	self bool
+	id   raft.ServerID
+	term uint64 // of our own leadership; 0 when another node leads
+	node string // its name; empty while the membership does not know it
+}
+
+// watchLeader keeps what is known of the leader, and the timings, up to date. It
+// reads the state anew at each observation, so dropped ones do no harm.
+func (s *Store) watchLeader(observationCh <-chan raft.Observation) {
+	solo := false
+	for {
+		s.noteLeader()
+		solo = s.adjustTimings(solo)
+		select {
+		case <-observationCh:
+		case <-s.viewedCh:
+		case <-s.configuredCh:
+		case <-s.stopCh:
+			return
+		}
+	}
+}
+
+func (s *Store) noteLeader() {
+	var now leader
+	term := s.raft.CurrentTerm()
+	if _, id := s.raft.LeaderWithID(); s.raft.State() == raft.Leader {
+		now = leader{self: true, id: s.id, term: term, node: s.cfg.Node}
+	} else if id != s.id && id != "" { // our own id stands there for a moment after we stepped down
+		now = leader{id: id, node: s.view().name(string(id))}
+		if s.cfg.Peers == nil {
+			now.node = string(id)
+		}
+	}
+	s.mu.Lock()
+	was := s.leader
+	if was != now {
+		s.leader = now
+		if now.id == "" {
+			s.leaderlessSince = time.Now()
+		}
+		close(s.changedCh)
+		s.changedCh = make(chan struct{})
+	}
+	s.mu.Unlock()
+	if was.id != now.id || was.self != now.self || was.term != now.term {
+		s.log.Info("raft leader changed", "leader", string(now.id), "peer", now.node, "self", now.self, "term", term)
+		s.changed()
+	}
+}
+
+// changed tells that others see this node differently now.
+func (s *Store) changed() {
+	if s.cfg.Changed != nil {
+		s.cfg.Changed()
+	}
+}
+
+// adjustTimings gives the only voter its shorter timeouts and takes them away when
+// there are others. A follower's shorter timeout takes effect at once: so the
+// only voter of a fresh start leads within milliseconds rather than timeouts.
+func (s *Store) adjustTimings(was bool) (solo bool) {
+	voters := s.voters()
+	if solo = len(voters) == 1 && voters[0] == s.id; solo == was {
+		return solo
+	}
+	s.setTimings(solo)
+	return solo
+}
+
+func (s *Store) setTimings(solo bool) {
+	c := s.raft.ReloadableConfig()
+	c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.HeartbeatTimeout, s.cfg.ElectionTimeout
+	if solo {
+		c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.SoloTimeout, s.cfg.SoloTimeout
+	}
+	if err := s.raft.ReloadConfig(c); err != nil {
+		s.log.Error("raft refuses its timings", "err", err)
+	}
+}
+
+// servers returns Raft's configuration as far as known here.
+func (s *Store) servers() []raft.Server {
+	return s.raft.GetConfiguration().Configuration().Servers
+}
+
+// voters returns the ids of the servers that vote, as far as known here.
+func (s *Store) voters() []raft.ServerID {
+	var ids []raft.ServerID
+	for _, server := range s.servers() {
+		if server.Suffrage == raft.Voter {
+			ids = append(ids, server.ID)
+		}
+	}
+	return ids
+}
+
+// alone returns whether no other node can lead.
+func (s *Store) alone() bool {
+	s.mu.Lock()
+	node := s.raft
+	s.mu.Unlock()
+	if node == nil {
+		return false
+	}
+	voters := s.voters()
+	return len(voters) == 1 && voters[0] == s.id
+}
+
+// broadcast wakes whoever waits for a change of the leader.
+func (s *Store) broadcast() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changedCh)
+	s.changedCh = make(chan struct{})
+}
+
+func (s *Store) currentLeader() (leader, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leader, s.changedCh
+}
+
+// awaitLeader returns nil once this node leads, a *consistency.RedirectError when
+// another one does, and else an error when the wait is over.
+func (s *Store) awaitLeader(ctx context.Context) error {
+	var timeoutCh <-chan time.Time
+	for {
+		l, changedCh := s.currentLeader()
+		select {
+		case <-s.stopCh:
+			return consistency.ErrClosed
+		default:
+		}
+		fault := s.diskFault()
+		switch {
+		case fault != nil && (l.self || l.id == "" && s.alone()):
+			return fmt.Errorf("%w: %w", consistency.ErrReadOnly, fault)
+		case l.self:
+			return nil
+		case l.node != "":
+			return &consistency.RedirectError{Node: l.node}
+		}
+		if timeoutCh == nil {
+			timer := time.NewTimer(s.cfg.LeaderWait)
+			defer timer.Stop()
+			timeoutCh = timer.C
+		}
+		select {
+		case <-changedCh:
+		case <-s.stopCh:
+		case <-timeoutCh:
+			return s.noLeader()
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", s.noLeader(), ctx.Err())
+		}
+	}
+}
+
+// noLeader returns ErrNoLeader with who is known and who of them can be reached.
+func (s *Store) noLeader() error {
+	s.mu.Lock()
+	node, l := s.raft, s.leader
+	s.mu.Unlock()
+	if node == nil {
+		return consistency.ErrNoLeader
+	}
+	view := s.view()
+	if l.id != "" && l.node == "" {
+		return fmt.Errorf("%w: server %s leads, and the membership does not know it", consistency.ErrNoLeader, l.id)
+	}
+	var voters, reachable []string
+	for _, server := range s.servers() {
+		if server.Suffrage != raft.Voter {
+			continue
+		}
+		p, known := view.peer(string(server.ID))
+		name := view.name(string(server.ID))
+		if name == "" {
+			name = string(server.ID)
+		}
+		voters = append(voters, name)
+		if server.ID == s.id || known && p.Alive {
+			reachable = append(reachable, name)
+		}
+	}
+	if len(voters) > 0 {
+		return fmt.Errorf("%w: %d of the voting nodes %s are needed, reachable: %s",
+			consistency.ErrNoLeader, len(voters)/2+1, list(voters), list(reachable))
+	}
+	var others []string
+	for _, p := range view.peers {
+		if p.Alive && p.ID != string(s.id) {
+			others = append(others, p.Name)
+		}
+	}
+	return fmt.Errorf("%w: this node has no persistent data yet, expects %d nodes to begin and reaches: %s",
+		consistency.ErrNoLeader, s.cfg.Expect, list(others))
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// StepDown hands leadership to another voter, if this node leads and there is one.
+// It returns within two election timeouts; an error says that this node still
+// leads.
+func (s *Store) StepDown() error {
+	s.mu.Lock()
+	node := s.raft
+	s.mu.Unlock()
+	if node == nil || node.State() != raft.Leader || len(s.voters()) < 2 {
+		return nil
+	}
+	err := node.LeadershipTransfer().Error()
+	if err == nil || errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrRaftShutdown) {
+		return nil
+	}
+	return fmt.Errorf("hand leadership over: %w", err)
+}

@@ -1,0 +1,209 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/consistency"
+	"rollcall/server/wire"
+)
+
+// leading is what nodes ask of each other's persistent store.
+type leading interface {
+	Write(ctx context.Context, encoded []byte) error
+	ReadIndex(ctx context.Context) (uint64, error)
+	Stats() (term, lastIndex uint64, sinceContact time.Duration)
+}
+
+// peerService answers other nodes.
+type peerService struct {
+	listener net.Listener
+	grpc     *grpc.Server
+	store    leading
+	state    func() *wire.StateReply
+	log      *slog.Logger
+	wg       sync.WaitGroup
+}
+
+const peerServiceName = "rollcall.peer.v1.Peer"
+
+func newPeerService(l net.Listener, store leading, state func() *wire.StateReply, log *slog.Logger) *peerService {
+	s := &peerService{listener: l, store: store, state: state, log: log.With("component", "peer"), grpc: grpc.NewServer(grpc.WaitForHandlers(true))}
+	s.grpc.RegisterService(&grpc.ServiceDesc{
+		ServiceName: peerServiceName, HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{
+			peerMethod("Write", s.write), peerMethod("ReadIndex", s.readIndex),
+			peerMethod("Stats", s.stats), peerMethod("State", s.stateOf),
+		},
+	}, s)
+	return s
+}
+
+// peerMethod makes a unary method of a function.
+func peerMethod[Q any, P interface {
+	*Q
+	proto.Message
+}](name string, serve func(context.Context, P) (proto.Message, error),
+) grpc.MethodDesc {
+	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		request := P(new(Q))
+		if err := decode(request); err != nil {
+			return nil, err
+		}
+		reply, err := serve(ctx, request)
+		if err != nil {
+			return nil, peerStatus(err)
+		}
+		return reply, nil
+	}}
+}
+
+func (s *peerService) start() error {
+	s.wg.Go(func() {
+		if err := s.grpc.Serve(s.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			s.log.Error("service for other nodes ended", "err", err)
+		}
+	})
+	return nil
+}
+
+func (s *peerService) close() error {
+	s.grpc.Stop()
+	s.wg.Wait()
+	return nil
+}
+
+func (s *peerService) write(ctx context.Context, q *wire.WriteRequest) (proto.Message, error) {
+	ctx, request := consistency.WithRequest(ctx, q.GetRequest())
+	if err := s.store.Write(ctx, q.GetOperation()); err != nil {
+		return nil, err
+	}
+	return &wire.WriteReply{Index: request.Index()}, nil
+}
+
+func (s *peerService) readIndex(ctx context.Context, _ *wire.ReadIndexRequest) (proto.Message, error) {
+	index, err := s.store.ReadIndex(ctx)
+	return &wire.ReadIndexReply{Index: index}, err
+}
+
+func (s *peerService) stats(context.Context, *wire.StatsRequest) (proto.Message, error) {
+	term, last, contact := s.store.Stats()
+	return &wire.StatsReply{Term: term, LastIndex: last, ContactMs: contact.Milliseconds()}, nil
+}
+
+func (s *peerService) stateOf(context.Context, *wire.StateRequest) (proto.Message, error) {
+	return s.state(), nil
+}
+
+// peerErrors pairs the errors that nodes tell each other with their codes.
+func peerErrors() []struct {
+	err  error
+	code codes.Code
+} {
+	return []struct {
+		err  error
+		code codes.Code
+	}{
+		{consistency.ErrUnknownOutcome, codes.Aborted},
+		{consistency.ErrNoLeader, codes.FailedPrecondition},
+		{consistency.ErrReadOnly, codes.ResourceExhausted},
+		{consistency.ErrNotReady, codes.OutOfRange},
+		{consistency.ErrClosed, codes.Unavailable},
+	}
+}
+
+// peerStatus gives an error the code by which the other node knows it.
+func peerStatus(err error) error {
+	if _, ok := errors.AsType[*consistency.RedirectError](err); ok { // the other node finds out by itself who leads
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	for _, e := range peerErrors() {
+		if errors.Is(err, e.err) {
+			return status.Error(e.code, err.Error())
+		}
+	}
+	return err
+}
+
+// peerError is the reverse of peerStatus.
+func peerError(node string, err error) error {
+	code := status.Code(err)
+	for _, e := range peerErrors() {
+		if code == e.code {
+			return fmt.Errorf("%w: node %s: %s", e.err, node, strings.TrimPrefix(status.Convert(err).Message(), e.err.Error()+": "))
+		}
+	}
+	return fmt.Errorf("node %s: %w", node, err)
+}
+
+// peers asks other nodes. Safe for concurrent use.
+type peers struct {
+	// address returns where a node answers others, by its name; false if it is
+	// unknown.
+	address func(node string) (string, bool)
+
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn // by address
+}
+
+func newPeers(address func(string) (string, bool)) *peers {
+	return &peers{address: address, conns: make(map[string]*grpc.ClientConn)}
+}
+
+func (p *peers) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, c := range p.conns {
+		errs = append(errs, c.Close())
+	}
+	p.conns = nil
+	return errors.Join(errs...)
+}
+
+// conn returns the connection to an address, made if there is none yet. It dials
+// when it is used.
+func (p *peers) conn(address string) (*grpc.ClientConn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.conns[address]; c != nil {
+		return c, nil
+	}
+	if p.conns == nil {
+		return nil, consistency.ErrClosed
+	}
+	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	p.conns[address] = c
+	return c, nil
+}
+
+// ask makes one call to a node.
+func (p *peers) ask(ctx context.Context, node, method string, request, reply proto.Message) error {
+	address, ok := p.address(node)
+	if !ok {
+		return fmt.Errorf("%w: node %s is unknown here", consistency.ErrNoLeader, node)
+	}
+	c, err := p.conn(address)
+	if err != nil {
+		return err
+	}
+	if err := c.Invoke(ctx, "/"+peerServiceName+"/"+method, request, reply); err != nil {
+		return peerError(node, err)
+	}
+	return nil
+}

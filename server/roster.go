@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/server/wire"
+)
+
+// roster keeps what the other nodes say of themselves, by name. Membership tells
+// who they are; what their stores hold, each tells itself.
+type roster struct {
+	others  func() []string // names of the nodes that are alive, without this one
+	ask     func(ctx context.Context, node string) (*wire.StateReply, error)
+	changed func() // called after a state changed
+	wakeCh  chan struct{}
+	done    chan struct{}
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex
+	states map[string]*wire.StateReply
+}
+
+// rosterEvery is how often every other node is asked, and rosterTimeout how long it
+// may take to answer.
+const (
+	rosterEvery   = 500 * time.Millisecond
+	rosterTimeout = time.Second
+)
+
+func newRoster(others func() []string, ask func(context.Context, string) (*wire.StateReply, error)) *roster {
+	return &roster{
+		others: others, ask: ask, changed: func() {},
+		wakeCh: make(chan struct{}, 1), done: make(chan struct{}),
+		states: make(map[string]*wire.StateReply),
+	}
+}
+
+func (r *roster) start() error {
+	r.wg.Go(r.run)
+	return nil
+}
+
+func (r *roster) close() error {
+	close(r.done)
+	r.wg.Wait()
+	return nil
+}
+
+// wake asks for a look at once. It does not block.
+func (r *roster) wake() {
+	select {
+	case r.wakeCh <- struct{}{}:
+	default:
+	}
+}
+
+// get returns what a node last said of itself, nil when it never did. The value is
+// shared: do not alter it.
+func (r *roster) get(node string) *wire.StateReply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.states[node]
+}
+
+// run is the roster's goroutine.
+func (r *roster) run() {
+	ticker := time.NewTicker(rosterEvery)
+	defer ticker.Stop()
+	for {
+		r.look()
+		select {
+		case <-r.done:
+			return
+		case <-ticker.C:
+		case <-r.wakeCh:
+		}
+	}
+}
+
+// look asks every other node, all at once.
+func (r *roster) look() {
+	ctx, cancel := context.WithTimeout(context.Background(), rosterTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	found := make(map[string]*wire.StateReply)
+	var asks sync.WaitGroup
+	for _, node := range r.others() {
+		asks.Go(func() {
+			if state, err := r.ask(ctx, node); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				found[node] = state
+			}
+		})
+	}
+	asks.Wait()
+	r.mu.Lock()
+	changed := false
+	for node, state := range found {
+		if had := r.states[node]; had == nil || !sameStanding(had, state) {
+			changed = true
+		}
+	}
+	maps.Copy(r.states, found)
+	r.mu.Unlock()
+	if changed {
+		r.changed()
+	}
+}
+
+// sameStanding tells whether two states differ in nothing but how far the log goes.
+func sameStanding(a, b *wire.StateReply) bool {
+	x, y := proto.CloneOf(a), proto.CloneOf(b)
+	for _, s := range []*wire.StateReply{x, y} {
+		s.Term, s.LastIndex, s.AppliedIndex, s.Leader, s.Role = 0, 0, 0, "", ""
+	}
+	return proto.Equal(x, y)
+}
