@@ -118,6 +118,15 @@ func (c *Client) Beat(ctx context.Context, svc naming.ServiceKey, i naming.Insta
 	return time.Duration(answer.IntervalMs) * time.Millisecond, err
 }
 
+// Nodes returns what the server knows of all nodes; only Rollcall tells that.
+func (c *Client) Nodes(ctx context.Context) ([]naming.NodeState, error) {
+	var list struct {
+		Nodes []naming.NodeState `json:"nodes"`
+	}
+	err := c.call(ctx, http.MethodGet, "/rollcall/v1/nodes", nil, &list)
+	return list.Nodes, err
+}
+
 // Ready returns nil if the server says that it is ready to serve.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, "/readyz", nil, nil)

@@ -34,3 +34,17 @@ type Switches struct {
 	AutoChangeHealthCheckEnabled bool  `json:"autoChangeHealthCheckEnabled"` // kept for tools that read it
 	ClientBeatIntervalMs         int64 `json:"clientBeatInterval"`           // what clients are told, milliseconds
 }
+
+// NodeState is what a node knows of itself or another one.
+type NodeState struct {
+	Name         string `json:"name"`
+	Address      string `json:"address"` // of HTTP
+	Self         bool   `json:"self"`    // the node that tells
+	Alive        bool   `json:"alive"`
+	Role         string `json:"role"` // leader, follower, candidate; unknown of a node that does not answer
+	Voter        bool   `json:"voter"`
+	Term         uint64 `json:"term"`
+	LastIndex    uint64 `json:"lastIndex"`
+	AppliedIndex uint64 `json:"appliedIndex"`
+	Version      string `json:"version"`
+}

@@ -58,10 +58,10 @@ func grown(b *testing.B, thing string, n int, fill func()) (each float64) {
 // BenchmarkMemoryConnection reports what the server's side of an idle gRPC
 // connection with its stream takes in memory.
 func BenchmarkMemoryConnection(b *testing.B) {
-	n := affordable(b, 5000)
 	setup := encode(b, wire.TypeConnectionSetup, setupBody)
 	measure := func(b *testing.B, address string) float64 {
 		b.Helper()
+		n := affordable(b, 5000)
 		return grown(b, "conn", n, func() {
 			for range n {
 				conn, err := openIdle(b.Context(), address, setup)
@@ -212,7 +212,7 @@ func BenchmarkStart(b *testing.B) {
 		}
 		require.NoError(b, cmd.Wait())
 	}
-	b.ReportMetric(quantileMs(took, 0.5), "start-ms")
+	b.ReportMetric(milliseconds(quantile(took, 0.5)), "start-ms")
 }
 
 // startedAt reads a node's log up to where it names its address.

@@ -5,6 +5,7 @@ package server_test
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -264,33 +265,38 @@ func bareAudience(b *testing.B, n int) *audience {
 func BenchmarkPushFanOut(b *testing.B) {
 	for _, subscribers := range []int{1000, 10_000} {
 		b.Run(fmt.Sprintf("subscribers=%d", subscribers), func(b *testing.B) {
-			n := affordable(b, subscribers)
-			var lastMs float64
+			var node cost
 			b.Run("rollcall", func(b *testing.B) {
+				n := affordable(b, subscribers)
 				// Each change here waits for the one before: none may be merged with it.
 				a := newAudience(b, 1, func(c *server.Config) { c.Push.Quiet = time.Millisecond })
 				a.subscribe(b, openAll(b, a.address, n))
-				lastMs = fanOut(b, a)
+				node = fanOut(b, a)
 			})
 			b.Run("bare", func(b *testing.B) {
-				if bareMs := fanOut(b, bareAudience(b, n)); lastMs > 0 {
-					b.ReportMetric(lastMs/bareMs, "ratio")
+				bare := fanOut(b, bareAudience(b, affordable(b, subscribers)))
+				if node.wall > 0 {
+					b.ReportMetric(node.wall.Seconds()/bare.wall.Seconds(), "ratio")
+					b.ReportMetric(node.cpu.Seconds()/bare.cpu.Seconds(), "cpu-ratio")
 				}
 			})
 		})
 	}
 }
 
-// fanOut measures changes one after the other. It returns the time to the last
-// subscriber in milliseconds.
-func fanOut(b *testing.B, a *audience) (lastMs float64) {
+// fanOut measures changes one after the other. It returns the medians of the time
+// to the last subscriber and of the processor time until then.
+func fanOut(b *testing.B, a *audience) cost {
 	b.Helper()
 	b.ReportAllocs()
-	var first, half, most, last []time.Duration
+	var first, half, most, last, cpu []time.Duration
+	runtime.GC() // of what opening the connections left
 	for b.Loop() {
+		before := processorTime(b)
 		s, err := a.spreadNext()
 		require.NoError(b, err)
 		b.StopTimer()
+		cpu = append(cpu, processorTime(b)-before)
 		took := slices.Sorted(slices.Values(s.took))
 		first = append(first, took[0])
 		half = append(half, took[a.size/2])
@@ -298,20 +304,21 @@ func fanOut(b *testing.B, a *audience) (lastMs float64) {
 		last = append(last, took[a.size-1])
 		b.StartTimer()
 	}
-	lastMs = quantileMs(last, 0.5)
-	b.ReportMetric(quantileMs(first, 0.5), "first-ms")
-	b.ReportMetric(quantileMs(half, 0.5), "half-ms")
-	b.ReportMetric(quantileMs(most, 0.5), "p99-ms")
-	b.ReportMetric(lastMs, "last-ms")
+	b.ReportMetric(milliseconds(quantile(first, 0.5)), "first-ms")
+	b.ReportMetric(milliseconds(quantile(half, 0.5)), "half-ms")
+	b.ReportMetric(milliseconds(quantile(most, 0.5)), "p99-ms")
+	b.ReportMetric(milliseconds(quantile(last, 0.5)), "last-ms")
 	b.ReportMetric(float64(a.size), "conns")
-	return lastMs
+	return cost{quantile(last, 0.5), quantile(cpu, 0.5)}
 }
 
-// quantileMs returns a quantile of the times, in milliseconds.
-func quantileMs(times []time.Duration, q float64) float64 {
+// quantile returns a quantile of the times, which it sorts.
+func quantile(times []time.Duration, q float64) time.Duration {
 	slices.Sort(times)
-	return float64(times[int(q*float64(len(times)-1))].Microseconds()) / 1000
+	return times[int(q*float64(len(times)-1))]
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // affordable returns how many connections this process can have both ends of.
 func affordable(b *testing.B, conns int) int {
@@ -342,8 +349,8 @@ func BenchmarkPushLatency(b *testing.B) {
 			require.NoError(b, err)
 			took = append(took, s.took...)
 		}
-		b.ReportMetric(quantileMs(took, 0.5), "p50-ms")
-		b.ReportMetric(quantileMs(took, 0.99), "p99-ms")
+		b.ReportMetric(milliseconds(quantile(took, 0.5)), "p50-ms")
+		b.ReportMetric(milliseconds(quantile(took, 0.99)), "p99-ms")
 	})
 	b.Run("changes=1000/s", func(b *testing.B) {
 		b.ReportAllocs()
@@ -378,7 +385,7 @@ func BenchmarkPushLatency(b *testing.B) {
 			took = append(took, s.took...)
 		}
 		b.ReportMetric(rate, "changes/s")
-		b.ReportMetric(quantileMs(took, 0.5), "p50-ms")
-		b.ReportMetric(quantileMs(took, 0.99), "p99-ms")
+		b.ReportMetric(milliseconds(quantile(took, 0.5)), "p50-ms")
+		b.ReportMetric(milliseconds(quantile(took, 0.99)), "p99-ms")
 	})
 }

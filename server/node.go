@@ -22,6 +22,7 @@ import (
 
 	"rollcall/consistency"
 	"rollcall/distro"
+	"rollcall/naming"
 	"rollcall/push"
 	"rollcall/raftstore"
 	"rollcall/server/grpcapi"
@@ -141,6 +142,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		ShutdownTimeout: cfg.ShutdownTimeout / 2,
 		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 		Version:         version,
+		Nodes:           func() []naming.NodeState { return n.nodes(link, persistent.State(), version) },
 	}, n.http, socket, n.registry, engine, n.log)
 	n.add("http", web.Start, web.Close)
 	return n, nil
@@ -267,6 +269,40 @@ func stateReply(s raftstore.State, version string) *wire.StateReply {
 		Node: s.Node, RaftId: s.ID, RaftAddr: s.Addr, Cluster: s.Cluster, Expect: int32(s.Expect), HasState: s.HasState,
 		Role: string(s.Role), Voter: s.Voter, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
 		Leader: s.LeaderName, Version: version,
+	}
+}
+
+// nodes tells what this node knows of all nodes, sorted by name.
+func (n *Node) nodes(l *link, s raftstore.State, version string) []naming.NodeState {
+	self := stateNaming(stateReply(s, version))
+	self.Address, self.Self, self.Alive = net.JoinHostPort(n.IP(), strconv.Itoa(n.cfg.Port)), true, true
+	out := []naming.NodeState{self}
+	if l.members != nil {
+		for _, m := range l.members.Alive() {
+			if m.Name == self.Name {
+				continue
+			}
+			o := naming.NodeState{Name: m.Name, Role: "unknown", Version: m.Version}
+			if state := l.roster.get(m.Name); state != nil {
+				o = stateNaming(state)
+			}
+			o.Address, o.Alive = net.JoinHostPort(m.IP, strconv.Itoa(m.HTTPPort)), true
+			out = append(out, o)
+		}
+		for _, server := range s.Servers { // in Raft, but not alive
+			if server.Name != "" && !slices.ContainsFunc(out, func(o naming.NodeState) bool { return o.Name == server.Name }) {
+				out = append(out, naming.NodeState{Name: server.Name, Role: "unknown", Voter: server.Voter})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b naming.NodeState) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func stateNaming(s *wire.StateReply) naming.NodeState {
+	return naming.NodeState{
+		Name: s.GetNode(), Role: s.GetRole(), Voter: s.GetVoter(), Term: s.GetTerm(),
+		LastIndex: s.GetLastIndex(), AppliedIndex: s.GetAppliedIndex(), Version: s.GetVersion(),
 	}
 }
 

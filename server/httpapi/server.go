@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,7 @@ type Registry interface {
 type Config struct {
 	ShutdownTimeout time.Duration // how long Close lets requests finish
 	Metrics         http.Handler  // serves /metrics
+	Nodes           func() []naming.NodeState
 	Version         string
 }
 
@@ -174,6 +176,7 @@ func (s *Server) routes() http.Handler {
 	})
 	handle("/nacos/v2/ns/service/list", methods{"GET": v2(s.serviceListV2)})
 
+	mux.HandleFunc("GET /rollcall/v1/nodes", s.nodes)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text("ok\n").write(w) })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.cfg.Metrics)
@@ -248,6 +251,18 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	text("ok\n").write(w)
+}
+
+// nodes tells what this node knows of all nodes.
+func (s *Server) nodes(w http.ResponseWriter, _ *http.Request) {
+	b, err := json.Marshal(struct {
+		Nodes []naming.NodeState `json:"nodes"`
+	}{s.cfg.Nodes()})
+	if err != nil {
+		answer{http.StatusInternalServerError, plainText, []byte(err.Error())}.write(w)
+		return
+	}
+	jsonBody(b).write(w)
 }
 
 func (s *Server) page(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Cluster is several nodes that know each other.
+type Cluster struct {
+	Nodes []*Node
+}
+
+// StartCluster starts n new nodes together and waits until each is ready. They end
+// with the test.
+func StartCluster(tb testing.TB, n int, options ...Option) *Cluster {
+	tb.Helper()
+	c := &Cluster{}
+	for k := range n {
+		node, err := NewNode(append([]Option{WithDataDir(filepath.Join(tb.TempDir(), fmt.Sprintf("n%d", k+1)))}, options...)...)
+		require.NoError(tb, err)
+		c.Nodes = append(c.Nodes, node)
+	}
+	c.introduce()
+	tb.Cleanup(func() {
+		for k, node := range c.Nodes {
+			node.Close()
+			if tb.Failed() {
+				tb.Logf("output of node n%d:\n%s", k+1, node.log.tail())
+			}
+			if report := node.Trouble(); report != "" {
+				tb.Errorf("node n%d:\n%s", k+1, report)
+			}
+		}
+	})
+	c.StartAll(tb)
+	return c
+}
+
+// introduce tells each node its name and where all of them are.
+func (c *Cluster) introduce() {
+	var gossip []string
+	for _, node := range c.Nodes {
+		gossip = append(gossip, net.JoinHostPort("127.0.0.1", strconv.Itoa(node.port-1001)))
+	}
+	for k, node := range c.Nodes {
+		node.args = append(node.args, "--node", fmt.Sprintf("n%d", k+1),
+			"--bootstrap-expect", strconv.Itoa(len(c.Nodes)), "--join", strings.Join(gossip, ","))
+	}
+}
+
+// StartAll starts the nodes that do not run, all at once, and waits until each is
+// ready.
+func (c *Cluster) StartAll(tb testing.TB) {
+	tb.Helper()
+	errs := make([]error, len(c.Nodes))
+	var wg sync.WaitGroup
+	for k, node := range c.Nodes {
+		if !node.Running() {
+			wg.Go(func() { errs[k] = node.start() })
+		}
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(tb, err)
+	}
+}
+
+// NodeState is what a node tells of itself or another one.
+type NodeState struct {
+	Name         string `json:"name"`
+	Self         bool   `json:"self"`
+	Alive        bool   `json:"alive"`
+	Role         string `json:"role"`
+	Voter        bool   `json:"voter"`
+	LastIndex    uint64 `json:"lastIndex"`
+	AppliedIndex uint64 `json:"appliedIndex"`
+}
+
+// States returns what the node knows of all nodes.
+func (n *Node) States() ([]NodeState, error) {
+	response, err := n.TryRaw(http.MethodGet, "/rollcall/v1/nodes", "", "")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Nodes []NodeState `json:"nodes"`
+	}
+	err = json.Unmarshal([]byte(response.Body), &list)
+	return list.Nodes, err
+}
+
+// Leader returns the running node that says that it leads, nil when none does.
+func (c *Cluster) Leader() *Node {
+	for _, node := range c.Nodes {
+		if !node.Running() {
+			continue
+		}
+		states, err := node.States()
+		if err != nil {
+			continue
+		}
+		for _, s := range states {
+			if s.Self && s.Role == "leader" {
+				return node
+			}
+		}
+	}
+	return nil
+}
