@@ -2,6 +2,7 @@ package push
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,10 +73,18 @@ type Push struct {
 	Info    *naming.ServiceInfo
 }
 
+// maxPeerText bounds each text that a client says of itself, in bytes.
+const maxPeerText = 256
+
 // NewSubscriber adds a subscriber without subscriptions. wake is called when it
 // has something to send: it must not block, and may be called more often than
 // needed and from any goroutine.
 func (e *Engine) NewSubscriber(peer Peer, policy Policy, wake func()) *Subscriber {
+	for _, text := range []*string{&peer.IP, &peer.Agent, &peer.App} {
+		if len(*text) > maxPeerText {
+			*text = strings.ToValidUTF8((*text)[:maxPeerText], "")
+		}
+	}
 	return &Subscriber{
 		engine: e, peer: peer, policy: policy, wake: wake,
 		subscriptions: make(map[subscriptionKey]*subscription),

@@ -53,6 +53,10 @@ type Config struct {
 // main port (grpc.md 1.3).
 const portOffset = 1000
 
+// maxMetadataLimit keeps an instance within what one persistent write may hold,
+// whatever characters its metadata is made of.
+const maxMetadataLimit = 256 << 10
+
 // DefaultConfig returns a standalone node on the protocol's ports.
 func DefaultConfig() Config {
 	return Config{
@@ -162,8 +166,8 @@ func (c Config) Validate() error {
 	if c.Linger < 0 || c.SetupWait < 0 {
 		bad("linger is %v and setup-wait is %v: they must not be negative", c.Linger, c.SetupWait)
 	}
-	if c.MetadataLimit <= 0 {
-		bad("metadata-limit is %d: it must be above zero", c.MetadataLimit)
+	if c.MetadataLimit <= 0 || c.MetadataLimit > maxMetadataLimit {
+		bad("metadata-limit is %d: it must be from 1 to %d", c.MetadataLimit, maxMetadataLimit)
 	}
 	if err := c.Push.Validate(); err != nil {
 		errs = append(errs, err)

@@ -70,6 +70,7 @@ func New(cfg Config, l net.Listener, socket net.PacketConn, registry Registry, e
 	s.http = &http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // a body that never comes holds nothing for ever
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
