@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"rollcall/integration"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +24,10 @@ func TestMain(m *testing.M) {
 	if !given {
 		_ = flag.Set("test.parallel", "256")
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		integration.RemoveBinary()
+		os.Exit(code)
+	}))
 }
 
 // ownGroups change or count something over the whole server: each has a node to
@@ -69,13 +74,12 @@ func (g golden) playedAs(version, group string, scenario Scenario) string {
 //
 //	ROLLCALL_TEST_ADDR=host:port  plays against a running node
 //	ROLLCALL_TEST_OWN=1           that node may also be used by the groups that change the whole server
-//	ROLLCALL_TEST_BIN=path        starts this binary instead of building one
+//	ROLLCALL_BINARY=path          starts this binary instead of building one
 //	COMPAT_ALL=1                  plays both versions where one stands for the other
 //	COMPAT_CHECK_STALE=1          also plays what is out of reach; what passes by now is a failure
 func TestGolden(t *testing.T) {
 	g := loadGolden(t)
-	binary := buildNode(t)
-	shared := nodeAddr(t, binary)
+	shared := nodeAddr(t)
 	for _, recording := range g.recordings {
 		t.Run(recording.Group, func(t *testing.T) {
 			if !ownGroups()[recording.Group] {
@@ -93,7 +97,7 @@ func TestGolden(t *testing.T) {
 				if !g.anyPlayed(recording) {
 					t.Skip("out of reach: " + g.reach.Groups[recording.Group])
 				}
-				g.playGroup(t, recording, nodeAddr(t, binary), false)
+				g.playGroup(t, recording, nodeAddr(t), false)
 			})
 		})
 	}
