@@ -277,6 +277,7 @@ func badValues(kind string) []bad {
 		)
 	case "port":
 		return badTexts(asParam, badPort, "abc", "-1", "65536", "80.5", "80.0", "1e3", "0x50", "80 ", " 80", "8_0", "٣", "NaN", "true", "null", "{}", "80\x00", "80\n", "\xff", "2147483648", "-9223372036854775809", badRepeat("9", 100_000))
+	case "username", "password": // any will do
 	case "weight": // of v1
 		return slices.Concat(
 			badTexts(20002, `For input string: "{}"`, "abc", "1,5", "--1", "1_0", "0x", "0x1p3", "true", "null", "{}", "1\x00", "1 2"),
@@ -438,6 +439,9 @@ func badEndpoints() []badEndpoint {
 		{"PUT", "/nacos/v2/ns/service", badV2, lacksForm, to, "serviceName!:nameV2 namespaceId groupName protectThreshold metadata:serviceMetadata selector"},
 		{"GET", "/nacos/v2/ns/service", badV2, lacksSingle, of, "serviceName!:nameV2 namespaceId groupName"},
 		{"GET", "/nacos/v2/ns/service/list", badV2, lacksSingle, "namespaceId=fixtures", "namespaceId groupName pageNo pageSize:pageSizeV2"},
+	}
+	for _, path := range [...]string{"/nacos/v1/auth/login", "/nacos/v1/auth/users/login"} {
+		list = append(list, badEndpoint{"POST", path, badV1, lacksParam, "username=ops&password=x", "username! password!"})
 	}
 	for _, method := range [...]string{"GET", "POST", "PUT", "DELETE"} {
 		list = append(list, badEndpoint{method, "/nacos/v2/ns/instance/statuses/{key}", badV2, "", "", "key"})

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"rollcall/naming"
 	"rollcall/push"
@@ -86,6 +88,7 @@ func (c *conn) register(setup *wire.ConnectionSetupRequest, agent push.Peer) {
 	}
 	c.silence = time.AfterFunc(c.server.cfg.Idle, c.checkSilence)
 	close(c.ready)
+	c.server.log.Debug("connection set up", "conn", c.id, "agent", agent.Agent, "app", agent.App, "module", module)
 }
 
 func (c *conn) wake() {
@@ -103,7 +106,7 @@ func (c *conn) isRegistered(ctx context.Context) bool {
 		return true
 	default:
 	}
-	if !c.streaming.Load() && time.Since(c.opened) > young || c.server.cfg.SetupWait <= 0 {
+	if c.abandoned() || c.server.cfg.SetupWait <= 0 {
 		return false
 	}
 	timer := time.NewTimer(c.server.cfg.SetupWait)
@@ -115,6 +118,14 @@ func (c *conn) isRegistered(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// abandoned tells that no setup is to be expected: the transport is not young and has
+// no stream. The Python SDK's library reconnects a broken transport without its stream
+// and goes on asking for its health there; the SDK dials again for any error but the
+// one that tells it to send its setup, for which it has no stream.
+func (c *conn) abandoned() bool {
+	return !c.streaming.Load() && time.Since(c.opened) > young
 }
 
 // track notes that the connection publishes in a service, before it does.
@@ -225,6 +236,7 @@ func (c *conn) ended() {
 		subscriber.Close()
 	}
 	c.server.forget(c)
+	c.server.log.Debug("connection ended", "conn", c.id, "services", len(services))
 	c.server.registry.ConnectionLost(c.id, services)
 }
 
@@ -248,8 +260,8 @@ func (s *Server) stream(_ any, ss grpc.ServerStream) error {
 		select {
 		case <-readCh: // the client ended its half
 			return nil
-		case <-c.endCh:
-			return nil
+		case <-c.endCh: // an error: a client that reads an orderly end may wait for ever
+			return status.Error(codes.Unavailable, "connection closed by the server")
 		case p := <-c.outCh:
 			if err := c.write(ss, p); err != nil {
 				return err

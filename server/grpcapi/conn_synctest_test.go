@@ -21,6 +21,7 @@ import (
 const (
 	healthy      = `HealthCheckResponse {"resultCode":200,"errorCode":0,"success":true}`
 	unregistered = `ErrorResponse {"resultCode":500,"errorCode":301,"message":"Connection is unregistered.","success":false}`
+	abandoned    = `ErrorResponse {"resultCode":500,"errorCode":500,"message":"Connection is unregistered.","success":false}`
 	registerA    = `,"type":"registerInstance","instance":{"ip":"10.0.0.1","port":80}}`
 )
 
@@ -214,7 +215,7 @@ func TestConn_ACallWaitsForASetupOnItsWay(t *testing.T) {
 		"too late":            {100 * ms, true, 0, 150 * ms, unregistered, 100 * ms},
 		"no waiting":          {0, true, 0, 60 * ms, unregistered, 0},
 		"the stream may come": {100 * ms, false, 0, 0, unregistered, 100 * ms},
-		"no stream":           {100 * ms, false, 2 * time.Second, 0, unregistered, 0},
+		"no stream":           {100 * ms, false, 2 * time.Second, 0, abandoned, 0},
 		"an old stream":       {100 * ms, true, time.Minute, 60 * ms, healthy, 60 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,6 +238,22 @@ func TestConn_ACallWaitsForASetupOnItsWay(t *testing.T) {
 			}, func(cfg *Config) { cfg.SetupWait = c.wait })
 		})
 	}
+}
+
+// The Python SDK's transport after a restart of the server: it reconnected without
+// its stream, and only an answer other than 301 makes the SDK dial again.
+func TestConn_AStreamlessTransportIsToldToDialAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		c := n.dial(t)
+		require.Equal(t, unregistered, c.call(t, "HealthCheckRequest", "{}"), "its stream may be on its way")
+		pass(5 * time.Second)
+		require.Equal(t, abandoned, c.call(t, "HealthCheckRequest", "{}"))
+		require.Equal(t, unregistered, c.call(t, "InstanceRequest", named("a")+registerA), "other calls wait for the SDK to reconnect")
+		c.open(t)
+		c.say(t, "ConnectionSetupRequest", namingSetup)
+		pass(0)
+		require.Equal(t, healthy, c.call(t, "HealthCheckRequest", "{}"), "a stream and a setup help at any time")
+	})
 }
 
 func TestConn_ACallRightBehindTheSetup(t *testing.T) {
@@ -323,7 +340,7 @@ func TestConn_WhoDoesNotAnswerIsClosed(t *testing.T) {
 		require.NoError(t, c.ended())
 		require.Len(t, n.registry.told(), 1)
 		pass(ms)
-		require.ErrorIs(t, c.ended(), io.EOF, "the stream ends well")
+		require.Equal(t, codes.Unavailable, status.Code(c.ended()), "the stream ends with an error")
 		require.True(t, c.alive())
 		require.Empty(t, n.registry.told(), "what it has goes with the transport")
 		pass(100 * ms)

@@ -59,6 +59,9 @@ func (s *Server) unary(_ any, ctx context.Context, decode func(any) error, _ grp
 		return wire.ErrorAnswer(500, 302, "RequestHandler Not Found"), nil
 	}
 	if !c.isRegistered(ctx) {
+		if p.Type == wire.TypeHealthCheck && c.abandoned() {
+			return wire.ErrorAnswer(500, 500, "Connection is unregistered."), nil
+		}
 		return wire.Unregistered(), nil
 	}
 	return h(ctx, c, p.JSON()), nil

@@ -109,6 +109,14 @@ func TestCalls(t *testing.T) {
 			[]string{"ChangeMetadata public##DEFAULT_GROUP@@s [] set=map[] remove=[k]"},
 			updated,
 		},
+		"login": {
+			"POST /nacos/v1/auth/login", "username=ops&password=x", nil,
+			`{"accessToken":"AUTH_DISABLED","tokenTtl":18000,"globalAdmin":true,"username":"ops"}`,
+		},
+		"login where users are": {
+			"POST /nacos/v1/auth/users/login", `username=o"s&password=x`, nil,
+			`{"accessToken":"AUTH_DISABLED","tokenTtl":18000,"globalAdmin":true,"username":"o\"s"}`,
+		},
 		"create service": {
 			"POST /nacos/v1/ns/service", `serviceName=s&groupName=g&protectThreshold=0.5&metadata=k=v&selector={"type":"none"}`,
 			[]string{"CreateService public##g@@s {Kind:2 ProtectThreshold:0.5 Metadata:map[k:v] Selector:{Type:none Expression: Labels:[]}}"},

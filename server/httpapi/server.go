@@ -177,6 +177,9 @@ func (s *Server) routes() http.Handler {
 	})
 	handle("/nacos/v2/ns/service/list", methods{"GET": v2(s.serviceListV2)})
 
+	handle("/nacos/v1/auth/login", methods{"POST": v1(s.login)})
+	handle("/nacos/v1/auth/users/login", methods{"POST": v1(s.login)})
+
 	mux.HandleFunc("GET /rollcall/v1/nodes", s.nodes)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text("ok\n").write(w) })
 	mux.HandleFunc("GET /readyz", s.readyz)
