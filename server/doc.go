@@ -15,7 +15,19 @@
 //   - the sweeper runs what is due at a time: expiry of heartbeats, removal after
 //     lost connections, cleaning. It never waits for disk or network.
 //   - the cleaner makes the persistent writes that time calls for.
+//   - of a node that has others: one that asks each of them for its state when the
+//     membership changes and every second (the roster), and the library's for the
+//     calls of the peer service.
 //   - those of the stores, the push engine and the front ends, see there.
+//
+// # Several nodes
+//
+// Nodes find each other through distro.Members. Each serves rollcall.Peer (see
+// server/wire/peer.proto): its state, which the roster keeps of the others and hands to
+// raftstore for its membership, and persistent writes, which a node that does not
+// lead forwards to the one that does. The answer comes back when the write is applied
+// on the node that was asked, so that a client reads what it wrote. Ephemeral datums
+// are not replicated yet.
 //
 // # Order
 //
