@@ -16,7 +16,7 @@
 //     lost connections, cleaning. It never waits for disk or network.
 //   - the cleaner makes the persistent writes that time calls for.
 //   - of a node that has others: one that asks each of them for its state when the
-//     membership changes and every second (the roster), and the library's for the
+//     membership changes and twice a second (the roster), and the library's for the
 //     calls of the peer service.
 //   - those of the stores, the push engine and the front ends, see there.
 //
