@@ -354,7 +354,7 @@ func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	if c == nil {
 		return nil, nil, errors.New("the server is closing")
 	}
-	return &trackedConn{Conn: raw, conn: c}, authInfo{c}, nil
+	return whenReady(&trackedConn{Conn: raw, conn: c}), authInfo{c}, nil
 }
 
 func (t transport) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

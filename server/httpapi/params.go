@@ -29,13 +29,18 @@ func parse(r *http.Request) params {
 	if r.Body == nil || r.ContentLength == 0 {
 		return p
 	}
-	media, attributes, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return p
+	const form = "application/x-www-form-urlencoded"
+	media, attributes := form, map[string]string(nil)
+	if text := r.Header.Get("Content-Type"); text != form { // mostly it is just that
+		var err error
+		media, attributes, err = mime.ParseMediaType(text)
+		if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+			return p
+		}
 	}
 	switch {
-	case media == "application/x-www-form-urlencoded":
-		body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
+	case media == form:
+		body, err := readForm(r)
 		if err == nil && len(body) <= maxForm {
 			p.add(string(body))
 		}
@@ -50,6 +55,20 @@ func parse(r *http.Request) params {
 		}
 	}
 	return p
+}
+
+// smallForm is the size, in bytes, up to which a form's buffer is made before it has
+// come.
+const smallForm = 4 << 10
+
+// readForm reads a body, of which it needs no more than one byte beyond maxForm.
+func readForm(r *http.Request) ([]byte, error) {
+	if r.ContentLength <= 0 || r.ContentLength > smallForm {
+		return io.ReadAll(io.LimitReader(r.Body, maxForm+1))
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
 }
 
 // add reads pairs from a query or an urlencoded body. A pair with a malformed
