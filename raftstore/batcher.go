@@ -114,6 +114,11 @@ func (b *batcher) submit(ctx context.Context, operation []byte) (index uint64, e
 	case <-ctx.Done():
 		return 0, fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, ctx.Err())
 	case <-b.goneCh:
+	}
+	select {
+	case r := <-w.doneCh: // both are there
+		return r.index, r.err
+	default:
 		return 0, fmt.Errorf("%w: the store is closed", consistency.ErrUnknownOutcome)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -15,21 +16,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rollcall/consistency"
+	"rollcall/naming"
 )
 
 // cluster is several stores in one process, over transports in memory that can be
 // cut. It plays the membership, and the front end that forwards writes.
 type cluster struct {
-	t      testing.TB
-	tune   func(*Config)
-	expect int
+	t    testing.TB
+	tune func(*Config)
+	dir  string
+	// listen is called with what the listeners of a node hear, if it is set before
+	// the node starts.
+	listen func(name string, changed consistency.ServiceChanged)
 
 	mu    sync.Mutex
 	nodes map[string]*node
 }
 
-// node is one node of a cluster, by its name. It keeps its folder when it is
-// stopped.
+// node is one run of a node of a cluster. The next run of the name is another one,
+// in the same folder.
 type node struct {
 	*Store
 	name      string
@@ -46,7 +51,7 @@ var errUnreachable = errors.New("the node cannot be reached")
 // startCluster starts n nodes, named n1 and so on, that begin together.
 func startCluster(t testing.TB, n int, tune func(*Config)) *cluster {
 	t.Helper()
-	c := newCluster(t, n, tune)
+	c := newCluster(t, tune)
 	for i := range n {
 		c.start(fmt.Sprint("n", i+1), n)
 	}
@@ -54,9 +59,9 @@ func startCluster(t testing.TB, n int, tune func(*Config)) *cluster {
 	return c
 }
 
-func newCluster(t testing.TB, expect int, tune func(*Config)) *cluster {
+func newCluster(t testing.TB, tune func(*Config)) *cluster {
 	t.Helper()
-	c := &cluster{t: t, tune: tune, expect: expect, nodes: make(map[string]*node)}
+	c := &cluster{t: t, tune: tune, dir: t.TempDir(), nodes: make(map[string]*node)}
 	t.Cleanup(func() {
 		for _, name := range c.names() {
 			c.kill(name)
@@ -73,20 +78,29 @@ func fast(cfg *Config) {
 	cfg.PilotInterval, cfg.PromoteAfter = 20*time.Millisecond, 20*time.Millisecond
 }
 
+// patient are timings with which a busy machine loses no leader. In memory,
+// heartbeats wait behind everything else.
+func patient(cfg *Config) {
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Second, time.Second
+	cfg.LeaseTimeout, cfg.SoloTimeout = 900*time.Millisecond, 900*time.Millisecond
+}
+
 // start starts a node, in its old folder if it has one, at a new address.
 func (c *cluster) start(name string, expect int) *node {
 	c.t.Helper()
-	c.mu.Lock()
-	n := c.nodes[name]
-	if n == nil {
-		n = &node{name: name, dir: filepath.Join(c.t.TempDir(), name)}
-		c.nodes[name] = n
+	return c.startAt(name, expect, "")
+}
+
+func (c *cluster) startAt(name string, expect int, addr raft.ServerAddress) *node {
+	c.t.Helper()
+	n := &node{name: name, dir: filepath.Join(c.dir, name), expect: expect}
+	if old := c.node(name); old != nil {
+		n.dir, n.peer = old.dir, old.peer
 	}
-	c.mu.Unlock()
 	cfg := testConfig(n.dir)
 	fast(&cfg)
 	cfg.Expect = expect
-	_, transport := raft.NewInmemTransport("")
+	_, transport := raft.NewInmemTransport(addr)
 	cfg.Transport = transport
 	cfg.Peers = func() []Peer { return c.peersOf(n) }
 	cfg.Changed = c.changed
@@ -111,9 +125,13 @@ func (c *cluster) start(name string, expect int) *node {
 	}
 	s, err := New(cfg)
 	require.NoError(c.t, err)
+	if c.listen != nil {
+		s.Listen(func(changed consistency.ServiceChanged) { c.listen(name, changed) })
+	}
 	require.NoError(c.t, s.Start())
 	c.mu.Lock()
-	n.Store, n.expect, n.transport, n.running = s, expect, transport, true
+	n.Store, n.transport, n.running = s, transport, true
+	c.nodes[name] = n
 	c.linkLocked()
 	c.mu.Unlock()
 	c.changed()
@@ -150,6 +168,12 @@ func (c *cluster) stop(name string, abrupt bool) {
 	c.linkLocked()
 	c.mu.Unlock()
 	c.changed()
+}
+
+// wipe empties the folder of a node that is stopped.
+func (c *cluster) wipe(name string) {
+	c.t.Helper()
+	require.NoError(c.t, os.RemoveAll(c.node(name).dir))
 }
 
 // cut takes the connections of a node to all others away, or gives them back.
@@ -244,7 +268,7 @@ func (c *cluster) eventually(condition func() bool, says ...any) {
 func (c *cluster) awaitReady() {
 	c.t.Helper()
 	for _, n := range c.running() {
-		c.eventually(func() bool { return n.Ready() == nil && !n.Stale() }, n.name)
+		c.eventually(func() bool { return n.Ready() == nil && !n.Stale() && n.State().Cluster != "" }, n.name)
 	}
 }
 
@@ -255,7 +279,7 @@ func (c *cluster) leader() *node {
 	c.eventually(func() bool {
 		leader = nil
 		for _, n := range c.running() {
-			if l, _ := n.currentLeader(); l.self && !n.cut {
+			if l, _ := n.currentLeader(); l.self && !n.cut && n.refused() == nil {
 				leader = n
 			}
 		}
@@ -263,7 +287,7 @@ func (c *cluster) leader() *node {
 			return false
 		}
 		for _, n := range c.running() {
-			if l, _ := n.currentLeader(); !n.cut && l.node != leader.name {
+			if l, _ := n.currentLeader(); !n.cut && n.refused() == nil && l.node != leader.name {
 				return false
 			}
 		}
@@ -293,8 +317,7 @@ func (c *cluster) forward(ctx context.Context, n *node, write func(ctx context.C
 	unknown := false
 	for {
 		err := write(ctx, n.Store)
-		var redirect *consistency.RedirectError
-		if errors.As(err, &redirect) {
+		if redirect, ok := errors.AsType[*consistency.RedirectError](err); ok {
 			err = errUnreachable
 			if to := c.node(redirect.Node); to != nil && c.linked(n, to) {
 				if err = write(ctx, to.Store); !c.linked(n, to) {
@@ -303,7 +326,10 @@ func (c *cluster) forward(ctx context.Context, n *node, write func(ctx context.C
 			}
 		}
 		if err == nil {
-			return n.WaitApplied(ctx, request.Index())
+			if err = n.WaitApplied(ctx, request.Index()); err != nil {
+				err = fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, err)
+			}
+			return err
 		}
 		unknown = unknown || errors.Is(err, consistency.ErrUnknownOutcome)
 		if errors.Is(err, consistency.ErrClosed) || ctx.Err() != nil {
@@ -323,6 +349,20 @@ func (c *cluster) publish(n *node, p consistency.Publication) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), wait)
 	defer cancel()
 	return c.forward(ctx, n, func(ctx context.Context, s *Store) error { return s.Publish(ctx, p) })
+}
+
+// writeAll writes what the function of this name writes, through one node.
+func (c *cluster) writeAll(through *node, from, n int) {
+	c.t.Helper()
+	for i := from; i < from+n; i++ {
+		require.NoError(c.t, c.publish(through, publication(service(i), host(i), host(i+1))))
+		if i%3 != 0 {
+			continue
+		}
+		for _, d := range []consistency.Datum{settings(service(i), 0.5), override(service(i), host(i), 7)} {
+			require.NoError(c.t, c.forward(c.t.Context(), through, func(ctx context.Context, s *Store) error { return s.Put(ctx, d) }))
+		}
+	}
 }
 
 // same waits until all nodes that run have the same content.
@@ -351,4 +391,24 @@ func (c *cluster) same() {
 	for n := range states[1:] {
 		require.Equal(c.t, states[0], states[n+1], "%s and %s", nodes[0].name, nodes[n+1].name)
 	}
+}
+
+// leaderDo runs fn on the node that leads, again when leadership has moved.
+func (c *cluster) leaderDo(fn func(lead *node) error) error {
+	c.t.Helper()
+	for {
+		err := fn(c.leader())
+		var redirect *consistency.RedirectError
+		if !errors.As(err, &redirect) && !errors.Is(err, consistency.ErrNoLeader) {
+			return err
+		}
+	}
+}
+
+func ips(instances []*naming.Instance) []string {
+	var out []string
+	for _, i := range instances {
+		out = append(out, i.IP)
+	}
+	return out
 }

@@ -26,6 +26,18 @@ func TestConfig_Validate(t *testing.T) {
 		"the wait for a leader is not positive":                      func(c *Config) { c.LeaderWait = 0 },
 		"the write timeout is not positive":                          func(c *Config) { c.WriteTimeout = 0 },
 		"the close timeout is not positive":                          func(c *Config) { c.CloseTimeout = 0 },
+		"the number of expected nodes is negative":                   func(c *Config) { c.Expect = -1 },
+		"3 nodes are expected without a membership":                  func(c *Config) { c.Expect = 3 },
+		"7 nodes are expected, at most 5 vote":                       func(c *Config) { c.Expect = 7 },
+		"the node has no name":                                       func(c *Config) { c.Peers = func() []Peer { return nil } },
+		"the peers interval is 0s":                                   func(c *Config) { c.PeersInterval = 0 },
+		"the pilot interval is 0s":                                   func(c *Config) { c.PilotInterval = 0 },
+		"the stall timeout is 0s":                                    func(c *Config) { c.StallTimeout = 0 },
+		"the bootstrap wait is negative":                             func(c *Config) { c.BootstrapWait = -1 },
+		"the time after which data is stale is not positive":         func(c *Config) { c.StaleAfter = 0 },
+		"the time before a node may vote is negative":                func(c *Config) { c.PromoteAfter = -1 },
+		"the time after which a node is dead is not positive":        func(c *Config) { c.DeadAfter = 0 },
+		"the free space to keep is negative":                         func(c *Config) { c.MinFreeBytes = -1 },
 	} {
 		c := good
 		change(&c)

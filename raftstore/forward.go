@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"rollcall/consistency"
 )
@@ -36,11 +37,56 @@ func EncodeDelete(k consistency.Key) ([]byte, error) {
 }
 
 // Write makes a write that another node has encoded. It blocks and fails as the
-// methods of [consistency.Store] do.
+// methods of [consistency.Store] do. What this program does not understand it
+// refuses: in the log it would stop every node.
 func (s *Store) Write(ctx context.Context, encoded []byte) error {
 	op := new(Operation)
 	if err := proto.Unmarshal(encoded, op); err != nil {
 		return fmt.Errorf("%w: %w", errMalformed, err)
 	}
+	if err := checkForwarded(op); err != nil {
+		return err
+	}
 	return s.write(ctx, op)
+}
+
+// checkForwarded returns an error unless the operation is one that [EncodePublish],
+// [EncodePut] or [EncodeDelete] of this version could have made.
+func checkForwarded(op *Operation) error {
+	if len(op.Request) > 0 || hasUnknown(op.ProtoReflect()) {
+		return fmt.Errorf("%w: it has fields that this program does not know", errMalformed)
+	}
+	switch c := op.GetChange().(type) {
+	case *Operation_Publish:
+		if c.Publish.GetService() == nil {
+			return fmt.Errorf("%w: publication without a service", errMalformed)
+		}
+		return nil
+	case *Operation_Delete:
+		_, err := deletedKey(c.Delete)
+		return err
+	}
+	_, err := putDatum(op)
+	return err
+}
+
+// hasUnknown returns whether a message, or one in it, has fields that are not known.
+func hasUnknown(m protoreflect.Message) bool {
+	if len(m.GetUnknown()) > 0 {
+		return true
+	}
+	found := false
+	m.Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case d.Message() == nil || d.IsMap():
+		case d.IsList():
+			for n := range v.List().Len() {
+				found = found || hasUnknown(v.List().Get(n).Message())
+			}
+		default:
+			found = hasUnknown(v.Message())
+		}
+		return !found
+	})
+	return found
 }

@@ -76,27 +76,74 @@ func TestFSM_MalformedCommandPanics(t *testing.T) {
 	}
 }
 
+// Three replicas apply the same log. One starts again from its snapshot now and
+// then, one gets the snapshot of another: nothing of that may show, to the byte.
 func TestFSM_SameEntriesGiveTheSameState(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	a, b := newFSM(consistency.NewDataStore(), 1<<20), newFSM(consistency.NewDataStore(), 1<<20)
-	for index := uint64(1); index < 400; index++ {
-		command := randomCommand(t, random)
-		for _, f := range []*fsm{a, b} {
-			results, ok := f.Apply(&raft.Log{Index: index, Data: command}).([]result)
-			require.True(t, ok)
-			for _, r := range results {
-				require.NoError(t, r.err)
+	for range 5 {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		var replicas []*fsm
+		for range 3 {
+			f := newFSM(consistency.NewDataStore(), 1<<20)
+			f.requests.limit = 20
+			replicas = append(replicas, f)
+		}
+		for index := uint64(1); index < 300; index++ {
+			entry := &raft.Log{Index: index, Data: randomCommand(t, random)}
+			var want []result
+			for n, f := range replicas {
+				results, ok := f.Apply(entry).([]result)
+				require.True(t, ok)
+				for _, r := range results {
+					require.NoError(t, r.err)
+				}
+				if n == 0 {
+					want = results
+				}
+				require.Equal(t, want, results)
 			}
-			if f == a && index%50 == 0 { // a restart from a snapshot must not show
-				a = restored(t, a)
+			switch {
+			case index%50 == 0: // a restart
+				replicas[1] = restored(t, replicas[1])
+			case index%70 == 0: // a snapshot from the leader
+				replicas[2] = restored(t, replicas[0])
 			}
 		}
+		require.NotEmpty(t, content(replicas[0].table))
+		require.NotEmpty(t, replicas[0].requests.all())
+		want := persisted(t, replicas[0])
+		for _, f := range replicas {
+			require.Equal(t, want, persisted(t, f))
+			require.Equal(t, want, persisted(t, restored(t, f)))
+		}
 	}
-	require.NotEmpty(t, content(a.table))
-	require.ElementsMatch(t, content(a.table), content(b.table))
-	require.Equal(t, a.index.load(), b.index.load())
+}
+
+func TestFSM_EntryAppliedBeforeTheStartIsSkipped(t *testing.T) {
+	f := newFSM(consistency.NewDataStore(), 1<<20)
+	f.Apply(&raft.Log{Index: 1, Data: encodeCommand([][]byte{encoded(t, publishOperation(publication(service(1), host(1))))}, time.UnixMilli(1))})
+	f.Apply(&raft.Log{Index: 2, Data: encodeCommand([][]byte{encoded(t, publishOperation(publication(service(1))))}, time.UnixMilli(1))})
+	f.table.Listen(func(consistency.ServiceChanged) { t.Error("what was deleted came back") })
+	f.Apply(&raft.Log{Index: 1, Data: encodeCommand([][]byte{encoded(t, publishOperation(publication(service(1), host(1))))}, time.UnixMilli(1))})
+	require.Empty(t, f.table.Services(""))
+}
+
+func TestFSM_TheFirstNameOfTheClusterCounts(t *testing.T) {
+	f := newFSM(consistency.NewDataStore(), 1<<20)
+	for n, name := range []string{"a", "b"} {
+		f.Apply(&raft.Log{Index: uint64(n + 1), Data: encodeCommand([][]byte{encoded(t, clusterOperation(name))}, time.UnixMilli(1))})
+	}
+	require.Equal(t, "a", *f.cluster.Load())
+	require.Equal(t, "a", *restored(t, f).cluster.Load())
+}
+
+func TestFSM_ReadsCommandsOfVersion1(t *testing.T) {
+	f := newFSM(consistency.NewDataStore(), 1<<20)
+	body, err := commandBody(encodeCommand([][]byte{encoded(t, publishOperation(publication(service(1), host(1))))}, time.UnixMilli(0)))
+	require.NoError(t, err)
+	f.Apply(&raft.Log{Index: 1, Data: append([]byte{1}, body...)})
+	require.True(t, f.table.Stat(service(1)).Exists)
 }
 
 // randomCommand returns a command of some operations. Requests are repeated now and

@@ -1,9 +1,11 @@
 package raftstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -96,9 +98,10 @@ func (s *Store) setTimings(solo bool) {
 	}
 }
 
-// servers returns Raft's configuration as far as known here.
+// servers returns Raft's configuration as far as known here; the slice is the
+// caller's.
 func (s *Store) servers() []raft.Server {
-	return s.raft.GetConfiguration().Configuration().Servers
+	return slices.Clone(s.raft.GetConfiguration().Configuration().Servers)
 }
 
 // voters returns the ids of the servers that vote, as far as known here.
@@ -224,18 +227,46 @@ func list(names []string) string {
 }
 
 // StepDown hands leadership to another voter, if this node leads and there is one.
-// It returns within two election timeouts; an error says that this node still
-// leads.
+// It returns within an election timeout for each of them; an error says that this
+// node still leads.
 func (s *Store) StepDown() error {
 	s.mu.Lock()
 	node := s.raft
 	s.mu.Unlock()
-	if node == nil || node.State() != raft.Leader || len(s.voters()) < 2 {
+	if node == nil || len(s.voters()) < 2 {
 		return nil
 	}
-	err := node.LeadershipTransfer().Error()
-	if err == nil || errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrRaftShutdown) {
+	var faults []error
+	for _, to := range s.successors() {
+		if node.State() != raft.Leader {
+			return nil
+		}
+		err := node.LeadershipTransferToServer(to.ID, to.Address).Error()
+		if err == nil || errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrRaftShutdown) {
+			return nil
+		}
+		faults = append(faults, fmt.Errorf("hand leadership over to server %s: %w", to.ID, err))
+	}
+	if node.State() != raft.Leader {
 		return nil
 	}
-	return fmt.Errorf("hand leadership over: %w", err)
+	return errors.Join(append(faults, errors.New("no other voter took leadership over"))...)
+}
+
+// successors returns the other voters that can be reached, those first that lack
+// least.
+func (s *Store) successors() []raft.Server {
+	view, health := s.view(), s.health.Load()
+	lag := func(server raft.Server) uint64 {
+		if health == nil || health.Servers[server.ID] == nil || !health.Servers[server.ID].Health.Healthy {
+			return math.MaxUint64
+		}
+		return math.MaxUint64 - 1 - health.Servers[server.ID].Stats.LastIndex
+	}
+	servers := slices.DeleteFunc(s.servers(), func(server raft.Server) bool {
+		away := s.cfg.Peers != nil && !view.byID[string(server.ID)].Alive
+		return server.ID == s.id || server.Suffrage != raft.Voter || away || !s.transport.reached(server.ID)
+	})
+	slices.SortStableFunc(servers, func(a, b raft.Server) int { return cmp.Compare(lag(a), lag(b)) })
+	return servers
 }

@@ -17,8 +17,8 @@ func libraryLogger(log *slog.Logger) hclog.Logger {
 }
 
 // bridge passes the library's messages on to slog. Those of its Info level tell
-// each step of an election or snapshot and become Debug: the store itself tells
-// of leadership.
+// each step of an election or snapshot and become Debug, and so does what is routine:
+// the store itself tells of leadership.
 type bridge struct{ log *slog.Logger }
 
 // Accept implements hclog.SinkAdapter.
@@ -42,23 +42,29 @@ func (b bridge) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	b.log.Log(context.Background(), l, msg, args...) //nolint:sloglint // the message is the library's
 }
 
+// What is repeated at each try while another node does not answer, or is part of any
+// election. The transport tells once that a node cannot be reached.
+func routine(msg string) bool {
+	for _, start := range []string{
+		"failed to heartbeat", "failed to appendEntries", "failed to pipeline", "failed to start pipeline",
+		"failed to make request", "failed to decode incoming", "failed to contact", "failed to get previous log",
+		"appendEntries rejected", "rejecting vote request", "rejecting pre-vote request", "previous log term mis-match",
+		"heartbeat timeout reached", "Election timeout reached", "no known peers", "not part of stable configuration",
+	} {
+		if strings.HasPrefix(msg, start) {
+			return true
+		}
+	}
+	return false
+}
+
 func bridgedLevel(level hclog.Level, msg string) slog.Level {
-	switch level {
-	case hclog.Error:
-		// About a peer that does not answer: repeated at each try, mends itself.
-		for _, start := range []string{"failed to heartbeat", "failed to appendEntries", "failed to pipeline", "failed to make request", "failed to decode incoming"} {
-			if strings.HasPrefix(msg, start) {
-				return slog.LevelWarn
-			}
-		}
-		return slog.LevelError
-	case hclog.Warn:
-		// How every node's life begins.
-		if strings.HasPrefix(msg, "heartbeat timeout reached, starting election") {
-			return slog.LevelDebug
-		}
+	switch {
+	case level < hclog.Warn || routine(msg):
+		return slog.LevelDebug
+	case level == hclog.Warn:
 		return slog.LevelWarn
 	default:
-		return slog.LevelDebug
+		return slog.LevelError
 	}
 }

@@ -20,7 +20,7 @@ func TestLibraryLogger_Levels(t *testing.T) {
 		{func(l hclog.Logger) { l.Warn("m", "error", "why") }, "level=WARN msg=m err=why"},
 		{func(l hclog.Logger) { l.Warn("heartbeat timeout reached, starting election") }, `level=DEBUG msg="heartbeat timeout reached, starting election"`},
 		{func(l hclog.Logger) { l.Error("failed to take snapshot") }, `level=ERROR msg="failed to take snapshot"`},
-		{func(l hclog.Logger) { l.Error("failed to heartbeat to", "peer", "a:1") }, `level=WARN msg="failed to heartbeat to" peer=a:1`},
+		{func(l hclog.Logger) { l.Error("failed to heartbeat to", "peer", "a:1") }, `level=DEBUG msg="failed to heartbeat to" peer=a:1`},
 		{func(l hclog.Logger) { l.With("a", 1).Error("m") }, "level=ERROR msg=m a=1"},
 	} {
 		var out strings.Builder

@@ -141,6 +141,9 @@ func (l *logStore) note(write func() error) error {
 	if err == nil {
 		err = write()
 	}
+	if err == nil && l.faults != nil {
+		err = l.faults("sync")
+	}
 	was := l.broken()
 	if err != nil && was == nil {
 		failing := fmt.Errorf("write to %s: %w", filepath.Join(l.dir, logFile), err)

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -20,9 +22,8 @@ import (
 // the membership shows.
 var ErrOtherCluster = errors.New("the data folder belongs to another cluster")
 
-// displacedPrefix begins the stored address of a server whose address another one
-// has now. It cannot be dialed.
-const displacedPrefix = "displaced/"
+// peersFile is within Dir: the names and addresses that were known last.
+const peersFile = "nodes.json"
 
 // Peer is what the membership knows of a node that runs a store.
 type Peer struct {
@@ -40,9 +41,15 @@ type Peer struct {
 type view struct {
 	peers []Peer // this node included
 	byID  map[string]Peer
-	names map[string]string    // by id, also of nodes that the membership has forgotten
+	known map[string]knownNode // by id; also those that the membership has forgotten
 	away  map[string]time.Time // by id: not alive since then, as far as seen here
 	since time.Time            // the expected nodes have been the same since then
+}
+
+// knownNode is what is remembered of a node.
+type knownNode struct {
+	Name string `json:"name"`
+	Addr string `json:"addr"`
 }
 
 func (v *view) peer(id string) (Peer, bool) {
@@ -50,7 +57,7 @@ func (v *view) peer(id string) (Peer, bool) {
 	return p, ok
 }
 
-func (v *view) name(id string) string { return v.names[id] }
+func (v *view) name(id string) string { return v.known[id].Name }
 
 func (s *Store) view() *view { return s.peers.Load() }
 
@@ -105,7 +112,7 @@ func (s *Store) watchPeers() {
 // look takes a new view of the membership.
 func (s *Store) look() {
 	old, now := s.view(), time.Now()
-	v := &view{byID: make(map[string]Peer), names: maps.Clone(old.names), away: make(map[string]time.Time)}
+	v := &view{byID: make(map[string]Peer), known: make(map[string]knownNode), away: make(map[string]time.Time)}
 	self := s.self()
 	v.peers = []Peer{self}
 	if s.cfg.Peers != nil {
@@ -121,10 +128,16 @@ func (s *Store) look() {
 			continue
 		}
 		v.byID[p.ID] = p
-		v.names[p.ID] = p.Name
+		v.known[p.ID] = knownNode{p.Name, p.Addr}
 	}
 	for _, server := range s.servers() {
-		if id := string(server.ID); !v.byID[id].Alive {
+		id := string(server.ID)
+		if _, ok := v.known[id]; !ok {
+			if have, ok := old.known[id]; ok {
+				v.known[id] = have
+			}
+		}
+		if !v.byID[id].Alive {
 			v.away[id] = now
 			if since, ok := old.away[id]; ok {
 				v.away[id] = since
@@ -136,6 +149,34 @@ func (s *Store) look() {
 		v.since = old.since
 	}
 	s.peers.Store(v)
+	if s.cfg.Peers != nil && !maps.Equal(v.known, old.known) {
+		if err := writeKnown(s.cfg.Dir, v.known); err != nil {
+			s.log.Warn("the addresses of the nodes were not stored", "err", err)
+		}
+	}
+}
+
+// writeKnown stores what is remembered of the nodes. A loss does no harm unless the
+// membership is lost as well.
+func writeKnown(dir string, known map[string]knownNode) error {
+	b, err := json.MarshalIndent(known, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, peersFile)
+	if err := os.WriteFile(path+unfinished, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+unfinished, path)
+}
+
+// readKnown returns what was stored last; nothing when that cannot be read.
+func readKnown(dir string) map[string]knownNode {
+	known := make(map[string]knownNode)
+	if b, err := os.ReadFile(filepath.Join(dir, peersFile)); err != nil || json.Unmarshal(b, &known) != nil {
+		return make(map[string]knownNode)
+	}
+	return known
 }
 
 // candidates returns the ids of the nodes that may become the first voters, sorted.
@@ -149,13 +190,21 @@ func candidates(v *view, expect int) []string {
 	return ids
 }
 
-// address returns where a server is dialed now: what the membership says, else what
-// Raft's configuration has.
+// address returns where a server is dialed now: where the membership knows it or has
+// known it last. Raft's configuration has no addresses, see configured.
 func (s *Store) address(id raft.ServerID, stored raft.ServerAddress) raft.ServerAddress {
-	if p, ok := s.view().peer(string(id)); ok && p.Addr != "" {
-		return raft.ServerAddress(p.Addr)
+	if known := s.view().known[string(id)]; known.Addr != "" {
+		return raft.ServerAddress(known.Addr)
 	}
 	return stored
+}
+
+// configured returns a server for Raft's configuration. In place of an address it
+// has the id. The library wants addresses to be unique, so real ones would have to
+// be changed in the right order when nodes move; and it changes that of a running
+// peer without a lock.
+func configured(suffrage raft.ServerSuffrage, id string) raft.Server {
+	return raft.Server{Suffrage: suffrage, ID: raft.ServerID(id), Address: raft.ServerAddress(id)}
 }
 
 // manage does what this node owes to the others: begin the data with those that
@@ -238,9 +287,8 @@ func (s *Store) beginTogether() {
 	var c raft.Configuration
 	var names []string
 	for _, id := range ids[:s.cfg.Expect] {
-		p := v.byID[id]
-		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(p.Addr)})
-		names = append(names, p.Name)
+		c.Servers = append(c.Servers, configured(raft.Voter, id))
+		names = append(names, v.name(id))
 	}
 	if err := s.raft.BootstrapCluster(c).Error(); err != nil {
 		s.log.Error("raft cannot begin, although the expected nodes are there", "peers", list(names), "err", err)
@@ -264,7 +312,7 @@ func (s *Store) nameCluster() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
-	if _, err := s.submit(ctx, clusterOperation(id)); err != nil {
+	if err := s.submit(ctx, clusterOperation(id)); err != nil {
 		s.log.Debug("the cluster is not named yet", "err", err)
 	}
 }
@@ -332,83 +380,59 @@ func (s *Store) refused() error {
 	return nil
 }
 
-// adopt takes the peers that are not in Raft's configuration in, without a vote,
-// and brings the addresses in it up to date. It is called while this node leads.
+// adopt takes the peers that are not in Raft's configuration in, without a vote. It
+// is called while this node leads. A node with data that is not ours stays out.
 func (s *Store) adopt() {
 	if s.cfg.Peers == nil {
 		return
 	}
-	view, ours := s.view(), s.clusterID()
-	for _, p := range view.peers {
-		if !p.Alive || p.Addr == "" || s.closed() {
+	ours := s.clusterID()
+	for _, p := range s.view().peers {
+		in := slices.ContainsFunc(s.servers(), func(o raft.Server) bool { return string(o.ID) == p.ID })
+		if in || !p.Alive || p.Addr == "" || p.HasState && p.Cluster != ours || s.closed() {
 			continue
 		}
-		if slices.ContainsFunc(view.peers, func(o Peer) bool { return o.Alive && o.Addr == p.Addr && o.ID != p.ID }) {
-			s.log.Warn("two nodes say that they have one address", "peer", p.Name, "addr", p.Addr)
-			continue
-		}
-		if err := s.place(p, ours); err != nil {
+		server := configured(raft.Nonvoter, p.ID)
+		if err := s.raft.AddNonvoter(server.ID, server.Address, 0, enqueueTimeout).Error(); err != nil {
 			if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) {
-				s.log.Warn("raft does not take a node in or note its address", "peer", p.Name, "addr", p.Addr, "err", err)
+				s.log.Warn("raft does not take a node in", "peer", p.Name, "id", p.ID, "err", err)
 			}
 			return
 		}
+		s.log.Info("raft takes a node in", "peer", p.Name, "id", p.ID, "addr", p.Addr)
 	}
 }
 
-// place makes Raft's configuration have the peer at its address, unless it has data
-// that is not ours.
-func (s *Store) place(p Peer, ours string) error {
-	servers := s.servers()
-	at := slices.IndexFunc(servers, func(o raft.Server) bool { return string(o.ID) == p.ID })
-	if at >= 0 && servers[at].Address == raft.ServerAddress(p.Addr) {
-		return nil
-	}
-	if p.Cluster != ours && (p.Cluster != "" || p.HasState && at < 0) {
-		return nil
-	}
-	for _, o := range servers {
-		if o.Address != raft.ServerAddress(p.Addr) {
-			continue
-		}
-		// Two servers must not have one address, also for a moment. The other one
-		// has moved too, or it is dead and p has taken its place.
-		o.Address = raft.ServerAddress(displacedPrefix + string(o.ID))
-		if err := s.store(o); err != nil {
-			return err
-		}
-	}
-	server := raft.Server{Suffrage: raft.Nonvoter, ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)}
-	if at >= 0 {
-		server.Suffrage = servers[at].Suffrage
-	}
-	if err := s.store(server); err != nil {
+// Remove takes a node that will not come back out of Raft, by its name or its id. It
+// takes place on the leader; others return a *consistency.RedirectError. A node that
+// is alive would be taken in again, so it is refused: stop it first.
+func (s *Store) Remove(ctx context.Context, node string) error {
+	if err := s.awaitLeader(ctx); err != nil {
 		return err
 	}
-	if at < 0 {
-		s.log.Info("raft takes a node in", "peer", p.Name, "id", p.ID, "addr", p.Addr)
-	} else {
-		s.log.Info("raft notes the address of a node", "peer", p.Name, "id", p.ID, "addr", p.Addr)
+	view := s.view()
+	for _, server := range s.servers() {
+		if id := string(server.ID); id != node && view.name(id) != node {
+			continue
+		}
+		if server.ID == s.id || view.byID[string(server.ID)].Alive {
+			return fmt.Errorf("node %s is alive and would be taken in again: stop it first", node)
+		}
+		if err := s.raft.RemoveServer(server.ID, 0, enqueueTimeout).Error(); err != nil {
+			return fmt.Errorf("remove node %s: %w", node, err)
+		}
+		s.log.Info("raft removes a node, as it was told to", "peer", view.name(string(server.ID)), "id", string(server.ID))
+		return nil
 	}
-	return nil
-}
-
-// store adds a server to Raft's configuration, or changes its address.
-func (s *Store) store(server raft.Server) error {
-	if server.Suffrage == raft.Voter {
-		return s.raft.AddVoter(server.ID, server.Address, 0, enqueueTimeout).Error()
-	}
-	return s.raft.AddNonvoter(server.ID, server.Address, 0, enqueueTimeout).Error()
+	return fmt.Errorf("raft has no node %s", node)
 }
 
 // replaced returns whether a server that is not alive has a healthy successor: a
 // living node of its name or at its address.
-func replaced(v *view, server raft.Server, healthy func(id string) bool) bool {
-	name := v.name(string(server.ID))
-	displaced := strings.HasPrefix(string(server.Address), displacedPrefix)
-	return !v.byID[string(server.ID)].Alive && slices.ContainsFunc(v.peers, func(p Peer) bool {
-		successor := name != "" && p.Name == name || p.Addr == string(server.Address) || name == "" && displaced
-		return p.Alive && p.ID != string(server.ID) && successor && healthy(p.ID)
+func (v *view) replaced(id string, healthy func(id string) bool) bool {
+	was, ok := v.known[id]
+	return ok && !v.byID[id].Alive && slices.ContainsFunc(v.peers, func(p Peer) bool {
+		return p.Alive && p.ID != id && (p.Name == was.Name || p.Addr == was.Addr) && healthy(p.ID)
 	})
 }
 
@@ -422,14 +446,13 @@ func (s *Store) closed() bool {
 }
 
 // submit writes an operation of the store itself.
-func (s *Store) submit(ctx context.Context, op *Operation) (index uint64, err error) {
+func (s *Store) submit(ctx context.Context, op *Operation) error {
 	b, err := encodeOperation(op, "")
 	if err != nil {
-		return 0, err
+		return err
 	}
-	index, err = s.batcher.submit(ctx, b)
-	if errors.Is(err, errNotAccepted) {
+	if _, err = s.batcher.submit(ctx, b); errors.Is(err, errNotAccepted) {
 		err = fmt.Errorf("%w: %w", consistency.ErrNoLeader, err)
 	}
-	return index, err
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"rollcall/consistency"
@@ -32,7 +31,7 @@ func TestNodes_BeginTogetherAndRedirect(t *testing.T) {
 }
 
 func TestNodes_OneOfTheExpectedIsLate(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) { cfg.LeaderWait = 50 * time.Millisecond })
+	c := newCluster(t, func(cfg *Config) { cfg.LeaderWait = 50 * time.Millisecond })
 	first := c.start("n1", 3)
 	c.start("n2", 3)
 	c.eventually(func() bool { return len(first.view().peers) == 2 })
@@ -72,19 +71,6 @@ func TestNodes_AllRestartAtOtherAddresses(t *testing.T) {
 	require.ElementsMatch(t, want, content(c.leader().table))
 	require.NoError(t, c.publish(c.follower(), publication(service(9), host(9))))
 	c.same()
-	c.eventually(func() bool { // the leader refreshes what is stored
-		stored := c.leader().servers()
-		for _, server := range stored {
-			found := false
-			for _, n := range c.running() {
-				found = found || n.id == server.ID && raft.ServerAddress(n.Addr()) == server.Address
-			}
-			if !found {
-				return false
-			}
-		}
-		return len(stored) == 3
-	})
 }
 
 func TestNodes_CloseHandsLeadershipOver(t *testing.T) {
@@ -140,4 +126,151 @@ func TestNodes_WriteWithoutQuorumFailsInTime(t *testing.T) {
 	require.ErrorIs(t, lead.Publish(ctx, publication(service(1), host(1))), consistency.ErrNoLeader)
 	require.NoError(t, ctx.Err())
 	require.NoError(t, lead.Ready(), "it goes on serving")
+}
+
+// A write whose answer was lost is sent again to the next leader, and to one that
+// has it from a snapshot only: it is applied once.
+func TestNodes_RequestIsKnownAgain(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	lead := c.leader()
+	ctx, first := consistency.WithRequest(t.Context(), "request-1")
+	register := publication(service(1), host(1))
+	require.NoError(t, lead.Publish(ctx, register))
+	require.NotZero(t, first.Index())
+	withdraw := publication(service(1))
+	require.NoError(t, lead.Publish(t.Context(), withdraw)) // someone else deletes it
+
+	c.kill(lead.name)
+	repeat := func(n *node) {
+		t.Helper()
+		ctx, again := consistency.WithRequest(t.Context(), "request-1")
+		require.NoError(t, c.leaderDo(func(lead *node) error { return lead.Publish(ctx, register) }))
+		require.Equal(t, first.Index(), again.Index(), "the answer of the first time")
+		require.NoError(t, n.WaitConsistent(t.Context()))
+		require.False(t, n.Stat(service(1)).Exists, "what was deleted does not come back")
+	}
+	repeat(c.leader())
+
+	for _, n := range c.running() {
+		takeSnapshot(t, n.Store)
+	}
+	for _, n := range c.running() {
+		c.kill(n.name)
+	}
+	for _, name := range c.names() {
+		c.start(name, 0)
+	}
+	c.awaitReady()
+	repeat(c.follower())
+	c.same()
+}
+
+// A read that was asked for while its node is cut off, or leads no more without
+// knowing it, waits or fails, and never shows the past.
+func TestNodes_WaitConsistentNeverReadsThePast(t *testing.T) {
+	slow := true
+	c := startCluster(t, 3, func(cfg *Config) {
+		cfg.LeaderWait = 100 * time.Millisecond
+		if slow { // a leader of these notices nothing for 10 seconds
+			cfg.HeartbeatTimeout, cfg.ElectionTimeout = 20*time.Second, 20*time.Second
+			cfg.LeaseTimeout, cfg.SoloTimeout = 10*time.Second, 10*time.Second
+		}
+	})
+	old := c.leader()
+	require.NoError(t, c.publish(old, publication(service(1), host(1))))
+	require.NoError(t, old.WaitConsistent(t.Context()))
+	slow = false
+	for _, name := range c.names() { // the others elect one soon
+		if name != old.name {
+			c.kill(name)
+			c.start(name, 0)
+			c.awaitReady()
+		}
+	}
+	c.cut(old.name, true)
+	var next *node
+	c.eventually(func() bool {
+		for _, n := range c.running() {
+			if l, _ := n.currentLeader(); n != old && l.self {
+				next = n
+			}
+		}
+		return next != nil
+	})
+	require.NoError(t, c.publish(next, publication(service(1), host(2))))
+	l, _ := old.currentLeader()
+	require.True(t, l.self, "the old leader thinks that it leads")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.Error(t, old.WaitConsistent(ctx), "what it has is the past: %v", old.Published(service(1), "10.0.0.1:8080"))
+
+	for _, n := range c.running() {
+		if n != old {
+			require.NoError(t, n.WaitConsistent(t.Context()))
+			require.Equal(t, []string{"10.0.0.2"}, ips(n.Published(service(1), "10.0.0.1:8080")))
+		}
+	}
+	c.cut(old.name, false)
+	require.NoError(t, old.WaitConsistent(t.Context()))
+	require.Equal(t, []string{"10.0.0.2"}, ips(old.Published(service(1), "10.0.0.1:8080")))
+}
+
+// While leaders come and go, a consistent read on any node shows every write that
+// was acknowledged before it.
+func TestNodes_WaitConsistentShowsWhatWasAcknowledged(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for round := range 30 {
+		writer, reader := c.running()[round%3], c.running()[(round/3)%3]
+		require.NoError(t, c.publish(writer, publication(service(1), host(round))))
+		require.NoError(t, reader.WaitConsistent(t.Context()))
+		require.Equal(t, host(round).IP, reader.Published(service(1), "10.0.0.1:8080")[0].IP)
+		if round%5 == 4 {
+			require.NoError(t, c.leader().StepDown())
+		}
+	}
+}
+
+func TestNodes_WaitAppliedEndsWithContextAndStore(t *testing.T) {
+	s := ready(t, start(t, testConfig(t.TempDir())))
+	ctx, request := consistency.WithRequest(t.Context(), "")
+	require.NoError(t, s.Publish(ctx, publication(service(1), host(1))))
+	require.NoError(t, s.WaitApplied(t.Context(), request.Index()))
+	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.WaitApplied(short, request.Index()+1), context.DeadlineExceeded)
+	waits := make(chan error, 2)
+	go func() { waits <- s.WaitApplied(t.Context(), request.Index()+100) }()
+	go func() { waits <- s.WaitApplied(t.Context(), request.Index()+1) }()
+	require.NoError(t, s.Publish(t.Context(), publication(service(1), host(2))))
+	require.NoError(t, <-waits)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, <-waits, consistency.ErrClosed)
+	require.ErrorIs(t, s.WaitConsistent(t.Context()), consistency.ErrClosed)
+}
+
+// A node alone with its data, while the others are down, serves what was committed,
+// also what is in no snapshot yet, and says that it may be the past.
+func TestNodes_RestartWithoutTheOthers_ServesAsStale(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *Config) {
+		cfg.StaleAfter = 300 * time.Millisecond
+		cfg.LeaderWait = 50 * time.Millisecond
+	})
+	for n := range 5 {
+		require.NoError(t, c.publish(c.running()[n%3], publication(service(n), host(n))))
+	}
+	c.same()
+	for _, name := range c.names() {
+		c.close(name)
+	}
+	n := c.start("n2", 0)
+	require.Len(t, n.Services(""), 5, "it is there at once")
+	require.ErrorIs(t, n.Ready(), consistency.ErrNotReady)
+	c.eventually(func() bool { return n.Ready() == nil })
+	require.True(t, n.Stale())
+	require.ErrorIs(t, n.Publish(t.Context(), publication(service(1), host(1))), consistency.ErrNoLeader)
+	require.ErrorIs(t, n.WaitConsistent(t.Context()), consistency.ErrNoLeader)
+
+	c.start("n1", 0)
+	c.eventually(func() bool { return !n.Stale() && n.Ready() == nil })
+	require.NoError(t, c.publish(n, publication(service(9), host(9))))
 }

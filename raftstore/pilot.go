@@ -191,20 +191,14 @@ func (p *pilot) CalculatePromotionsAndDemotions(c *autopilot.Config, state *auto
 // it was away for DeadAfter, or when another node has its name or its address and
 // is healthy.
 func (p *pilot) FilterFailedServerRemovals(_ *autopilot.Config, state *autopilot.State, failed *autopilot.FailedServers) *autopilot.FailedServers {
-	view, servers := p.s.view(), p.s.servers()
+	view := p.s.view()
+	healthy := func(id string) bool {
+		s, ok := state.Servers[raft.ServerID(id)]
+		return ok && s.Health.Healthy
+	}
 	keep := func(f *autopilot.Server) bool {
 		since, away := view.away[string(f.ID)]
-		if !away {
-			return true
-		}
-		if time.Since(since) >= p.s.cfg.DeadAfter {
-			return false
-		}
-		at := slices.IndexFunc(servers, func(o raft.Server) bool { return o.ID == f.ID })
-		return at < 0 || !replaced(view, servers[at], func(id string) bool {
-			s, ok := state.Servers[raft.ServerID(id)]
-			return ok && s.Health.Healthy
-		})
+		return !away || time.Since(since) < p.s.cfg.DeadAfter && !view.replaced(string(f.ID), healthy)
 	}
 	return &autopilot.FailedServers{
 		FailedNonVoters: slices.DeleteFunc(failed.FailedNonVoters, keep),

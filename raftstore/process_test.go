@@ -61,6 +61,7 @@ func childConfig(dir string) Config {
 }
 
 func TestStore_KilledProcessLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	dir := t.TempDir()
 	acknowledged := make(map[int]bool)
 	for round := range 3 {

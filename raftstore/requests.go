@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// Nodes with other values than these would come to other states from one log: to
+// change them takes a new version of the command.
 const (
 	// requestMemory is how long a write that carried a request is remembered, by
 	// the times in the commands.

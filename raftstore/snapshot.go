@@ -28,6 +28,7 @@ const (
 // image is the state of the FSM at one index. The datums are shared with the
 // table, which never alters a value.
 type image struct {
+	format   int    // that it was read in
 	index    uint64 // of the last command in it
 	timeMs   uint64
 	cluster  string
@@ -58,7 +59,7 @@ func (s *snapshot) Release() { s.image = image{} }
 
 // write writes the format that doc.go describes. Equal states give equal bytes.
 func (i *image) write(w io.Writer) error {
-	slices.SortFunc(i.datums, func(a, b consistency.Datum) int { return a.Key.Compare(b.Key) })
+	slices.SortFunc(i.datums, func(a, b consistency.Datum) int { return a.Compare(b.Key) })
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
 	if _, err := out.WriteString(snapshotMagic); err != nil {
@@ -137,7 +138,7 @@ func readSnapshot(r io.Reader) (*image, error) {
 		return nil, fmt.Errorf("snapshot format %d is unknown, this program knows formats up to %d", header.Format, snapshotFormat)
 	}
 	i := &image{
-		index: header.Index, timeMs: header.TimeMs, cluster: header.Cluster,
+		format: int(header.Format), index: header.Index, timeMs: header.TimeMs, cluster: header.Cluster,
 		datums: make([]consistency.Datum, 0, min(header.Records, 1<<20)),
 	}
 	for n := range header.Records {

@@ -47,6 +47,7 @@ type Store struct {
 	logs      *logStore
 	snapshots *raft.FileSnapshotStore
 	streams   *streams // nil when the configuration has a transport
+	transport *readdressed
 	id        raft.ServerID
 	batcher   *batcher
 	metrics   *metrics
@@ -111,7 +112,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.stopCh = s.ctx.Done()
-	s.peers.Store(&view{names: make(map[string]string)})
+	s.peers.Store(&view{known: readKnown(cfg.Dir)})
 	s.storedCluster.Store(new(string))
 	s.metrics = newMetrics(s)
 	s.fsm = newFSM(s.table, cfg.SnapshotBytes)
@@ -220,7 +221,7 @@ func (s *Store) startLocked() error {
 		return err
 	}
 	if s.cfg.Expect == 1 {
-		self := raft.Server{Suffrage: raft.Voter, ID: s.id, Address: raft.ServerAddress(s.Addr())}
+		self := configured(raft.Voter, string(s.id))
 		if err := bootstrap(s.logs, s.logs, s.snapshots, self); err != nil {
 			return fmt.Errorf("bootstrap: %w", err)
 		}
@@ -239,16 +240,14 @@ func (s *Store) startLocked() error {
 	conf.NoLegacyTelemetry = true
 	conf.NoSnapshotRestoreOnStart = true // recovery has restored it
 
-	transport := &readdressed{Transport: s.cfg.Transport, address: s.address, stalled: s.stalled}
+	transport := &readdressed{Transport: s.cfg.Transport, s: s, greet: s.streams != nil, silent: make(map[raft.ServerID]chan struct{})}
 	if s.streams != nil {
 		transport.Transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s.streams, MaxPool: transportPool, Timeout: transportTimeout,
 			Logger: logger, MsgpackUseNewTimeFormat: true,
 		})
-		transport.address = func(id raft.ServerID, stored raft.ServerAddress) raft.ServerAddress {
-			return meant(id, s.address(id, stored))
-		}
 	}
+	s.transport = transport
 	s.logs.stopCh = s.stopCh
 	node, err := raft.NewRaft(conf, s.fsm, s.logs, s.logs, s.snapshots, transport)
 	if err != nil {

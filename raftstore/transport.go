@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,24 +26,36 @@ const (
 	dialTimeout   = 3 * time.Second
 )
 
-// readdressed is a transport that finds a server by its id: the membership knows
-// its address better than Raft's configuration, where it is as old as the last
-// change. It sends nothing while the node hangs; see Store.stalled.
+// readdressed is a transport that finds a server by its id. It sends nothing while
+// the node hangs; see Store.stalled. And it holds entries for a server back until
+// that answers heartbeats: the library would wait longer and longer between its
+// tries, up to ten seconds, and so would a server that comes back.
 type readdressed struct {
 	raft.Transport
-	address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress
-	stalled func() error
+	s     *Store
+	greet bool // addresses say which server is meant
+
+	mu     sync.Mutex
+	silent map[raft.ServerID]chan struct{} // servers that answered no heartbeat; closed when one does
+}
+
+func (t *readdressed) address(id raft.ServerID, stored raft.ServerAddress) raft.ServerAddress {
+	at := t.s.address(id, stored)
+	if t.greet {
+		return meant(id, at)
+	}
+	return at
 }
 
 func (t *readdressed) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
-	if err := t.stalled(); err != nil {
+	if err := t.s.stalled(); err != nil {
 		return nil, err
 	}
 	p, err := t.Transport.AppendEntriesPipeline(id, t.address(id, to))
 	if err != nil {
 		return nil, err
 	}
-	return &pipeline{p, t.stalled}, nil
+	return &pipeline{p, t.s.stalled}, nil
 }
 
 // pipeline sends nothing while the node hangs.
@@ -59,10 +72,66 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 }
 
 func (t *readdressed) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if err := t.stalled(); err != nil {
-		return err
+	err := t.s.stalled()
+	if err == nil {
+		err = t.Transport.AppendEntries(id, t.address(id, to), args, resp)
 	}
-	return t.Transport.AppendEntries(id, t.address(id, to), args, resp)
+	if args.PrevLogEntry == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0 {
+		t.noteHeartbeat(id, err)
+	} else if err != nil {
+		t.awaitHeartbeat(id)
+	}
+	return err
+}
+
+func (t *readdressed) noteHeartbeat(id raft.ServerID, err error) {
+	t.mu.Lock()
+	ch, was := t.silent[id]
+	switch {
+	case err != nil && !was:
+		t.silent[id] = make(chan struct{})
+	case err == nil && was:
+		close(ch)
+		delete(t.silent, id)
+	}
+	t.mu.Unlock()
+	name := t.s.view().name(string(id))
+	switch {
+	case err != nil && !was:
+		t.s.log.Warn("raft does not reach a node", "peer", name, "id", string(id), "err", err)
+	case err == nil && was:
+		t.s.log.Info("raft reaches a node again", "peer", name, "id", string(id))
+	}
+}
+
+// awaitHeartbeat waits while a server answers no heartbeats and this node leads it.
+func (t *readdressed) awaitHeartbeat(id raft.ServerID) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		t.mu.Lock()
+		answersCh, silent := t.silent[id]
+		t.mu.Unlock()
+		l, changedCh := t.s.currentLeader()
+		follows := slices.ContainsFunc(t.s.servers(), func(o raft.Server) bool { return o.ID == id })
+		if !silent || !l.self || !follows {
+			return
+		}
+		select {
+		case <-answersCh:
+		case <-changedCh:
+		case <-ticker.C:
+		case <-t.s.stopCh:
+			return
+		}
+	}
+}
+
+// reached returns whether a server answered the last heartbeat, or none was sent.
+func (t *readdressed) reached(id raft.ServerID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.silent[id] == nil
 }
 
 func (t *readdressed) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {

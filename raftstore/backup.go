@@ -1,0 +1,241 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+// saveTries is how often Save asks for a snapshot while Raft's configuration changes.
+const saveTries = 20
+
+// Backup says what is in a file that [Store.Save] has written.
+type Backup struct {
+	Bytes     int64
+	Format    int
+	Index     uint64    // of the last command in it
+	Time      time.Time // of that command, by the clock of the leader; zero when unknown
+	Cluster   string    // whose data it is; empty when it has no name
+	Services  int       // with settings, instances or overrides
+	Instances int       // published ones, doubles by several publishers counted
+	Settings  int
+	Overrides int
+	Switches  int
+	// Namespaces is the number of services in each namespace.
+	Namespaces map[string]int
+}
+
+// Change is what a backup would do to the present state, counted in datums.
+type Change struct {
+	Added, Removed, Altered, Unchanged int
+}
+
+// Save writes everything that this node has applied to one file: a snapshot in the
+// format that doc.go describes. For everything that was acknowledged anywhere, call
+// WaitConsistent first.
+func (s *Store) Save(ctx context.Context, w io.Writer) (Backup, error) {
+	content, err := s.newestSnapshot(ctx)
+	if err != nil {
+		return Backup{}, fmt.Errorf("save a snapshot: %w", err)
+	}
+	defer func() { _ = content.Close() }()
+	b, err := Inspect(io.TeeReader(content, w))
+	if err != nil {
+		return Backup{}, fmt.Errorf("save a snapshot: %w", err)
+	}
+	return b, nil
+}
+
+// newestSnapshot takes a snapshot and opens it; the newest one when nothing has
+// happened since.
+func (s *Store) newestSnapshot(ctx context.Context) (io.ReadCloser, error) {
+	s.mu.Lock()
+	node := s.raft
+	s.mu.Unlock()
+	if node == nil || s.closed() {
+		return nil, consistency.ErrClosed
+	}
+	var err error
+	for range saveTries {
+		future := node.Snapshot()
+		if err = future.Error(); err == nil {
+			_, content, err := future.Open()
+			return content, err
+		}
+		if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			list, err := s.snapshots.List()
+			if err != nil {
+				return nil, err
+			}
+			if len(list) == 0 {
+				return nil, errors.New("there is no data yet")
+			}
+			_, content, err := s.snapshots.Open(list[0].ID)
+			return content, err
+		}
+		select {
+		case <-time.After(retryDelay):
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-s.stopCh:
+			return nil, consistency.ErrClosed
+		}
+	}
+	return nil, err
+}
+
+// Inspect reads a whole backup, verifies it and says what is in it.
+func Inspect(r io.Reader) (Backup, error) {
+	i, size, err := readBackup(r)
+	if err != nil {
+		return Backup{}, err
+	}
+	return i.describe(size), nil
+}
+
+func readBackup(r io.Reader) (*image, int64, error) {
+	counted := &countingReader{in: r}
+	i, err := readSnapshot(counted)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the backup is damaged: %w", err)
+	}
+	return i, counted.bytes, nil
+}
+
+type countingReader struct {
+	in    io.Reader
+	bytes int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+func (i *image) describe(size int64) Backup {
+	b := Backup{Bytes: size, Format: i.format, Index: i.index, Cluster: i.cluster, Namespaces: make(map[string]int)}
+	if i.timeMs > 0 {
+		b.Time = time.UnixMilli(int64(i.timeMs))
+	}
+	services := make(map[naming.ServiceKey]bool)
+	for _, d := range i.datums {
+		switch d.Kind {
+		case consistency.KindInstance:
+			b.Instances++
+		case consistency.KindSettings:
+			b.Settings++
+		case consistency.KindOverride:
+			b.Overrides++
+		case consistency.KindSwitch:
+			b.Switches++
+			continue
+		}
+		if !services[d.Service] {
+			services[d.Service] = true
+			b.Namespaces[d.Service.Namespace]++
+		}
+	}
+	b.Services = len(services)
+	return b
+}
+
+// DryRun verifies a backup as Restore does, changes nothing, and says what Restore
+// would change on this node.
+func (s *Store) DryRun(r io.Reader) (Backup, Change, error) {
+	i, size, err := readBackup(r)
+	if err != nil {
+		return Backup{}, Change{}, err
+	}
+	change, err := s.compare(i)
+	return i.describe(size), change, err
+}
+
+// compare counts the differences between the table and an image.
+func (s *Store) compare(i *image) (c Change, err error) {
+	encode := func(d consistency.Datum) ([]byte, error) {
+		d.Version = consistency.Version{}
+		return proto.MarshalOptions{Deterministic: true}.Marshal(snapshotRecord(d))
+	}
+	present := make(map[consistency.Key][]byte)
+	for _, d := range s.table.Datums() {
+		if present[d.Key], err = encode(d); err != nil {
+			return c, err
+		}
+	}
+	c.Removed = len(present)
+	for _, d := range i.datums {
+		have, ok := present[d.Key]
+		want, err := encode(d)
+		switch {
+		case err != nil:
+			return c, err
+		case !ok:
+			c.Added++
+			continue
+		case bytes.Equal(have, want):
+			c.Unchanged++
+		default:
+			c.Altered++
+		}
+		c.Removed--
+	}
+	return c, nil
+}
+
+// Restore makes a backup the whole content of all nodes. The nodes keep their name
+// and Raft's configuration, so a backup can come from elsewhere. It takes place on
+// the leader; others return a *consistency.RedirectError. Writes meanwhile wait, and
+// are applied to the restored state. After ErrUnknownOutcome it may have happened,
+// and may be done again.
+func (s *Store) Restore(ctx context.Context, r io.Reader) (Backup, Change, error) {
+	i, size, err := readBackup(r)
+	if err != nil {
+		return Backup{}, Change{}, err
+	}
+	b := i.describe(size)
+	change, err := s.compare(i)
+	if err != nil {
+		return b, change, err
+	}
+	if err := s.refused(); err != nil {
+		return b, change, fmt.Errorf("%w: %w", consistency.ErrNotReady, err)
+	}
+	if err := s.awaitLeader(ctx); err != nil {
+		return b, change, err
+	}
+	if i.cluster = s.clusterID(); i.cluster == "" {
+		return b, change, fmt.Errorf("%w: this node has just begun to lead", consistency.ErrNoLeader)
+	}
+	i.requests = nil // of another time
+	var file bytes.Buffer
+	if err := i.write(&file); err != nil {
+		return b, change, err
+	}
+	s.log.Warn("all persistent data is replaced by a backup", "index", b.Index, "services", b.Services, "instances", b.Instances)
+	// Raft makes an index of its own for it, larger than any before.
+	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: b.Index, Term: 1, Size: int64(file.Len())}
+	if err := s.raft.Restore(meta, &file, s.cfg.WriteTimeout); err != nil {
+		if err = outcome(err); errors.Is(err, errNotAccepted) {
+			err = fmt.Errorf("%w: %w", consistency.ErrNoLeader, err)
+		}
+		return b, change, err
+	}
+	// The image has the index of the backup. With one more command behind it, every
+	// node that has applied this far has restored it: see verifiedIndex.
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
+	defer cancel()
+	if err := s.submit(ctx, clusterOperation(i.cluster)); err != nil {
+		return b, change, fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, err)
+	}
+	return b, change, nil
+}

@@ -1,0 +1,128 @@
+package raftstore
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStreams_RefuseWhatIsNotMeantForThem(t *testing.T) {
+	var log bytes.Buffer
+	s, err := listen("127.0.0.1:0", "")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	const id, cluster = "11111111-1111-4111-8111-111111111111", "99999999-9999-4999-8999-999999999999"
+	s.id, s.cluster, s.log = id, func() string { return cluster }, slog.New(slog.NewTextHandler(&log, nil))
+	for _, c := range []struct {
+		name, meant, from, says string
+		raw                     string // sent in place of a greeting
+	}{
+		{name: "meant for it", meant: id, from: cluster},
+		{name: "no cluster yet", meant: id},
+		{name: "no server meant"},
+		{name: "another server", meant: "22222222-2222-4222-8222-222222222222", from: cluster, says: "it is meant for server 22222222"},
+		{name: "another cluster", meant: id, from: "88888888-8888-4888-8888-888888888888", says: "it comes from cluster 88888888"},
+		{name: "not our protocol", raw: string(make([]byte, greetingBytes)), says: "does not speak raft"},
+		{name: "hangs up", raw: "short", says: "read its greeting"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log.Reset()
+			var out net.Conn
+			if c.raw == "" {
+				from := &streams{cluster: func() string { return c.from }, open: make(map[*stream]struct{})}
+				out, err = from.Dial(meant(raft.ServerID(c.meant), raft.ServerAddress(s.Addr().String())), wait)
+			} else {
+				if out, err = net.Dial("tcp", s.Addr().String()); err == nil { //nolint:noctx // a test on loopback
+					_, err = out.Write([]byte(c.raw))
+				}
+			}
+			require.NoError(t, err)
+			_, err = out.Write([]byte("hello"))
+			require.NoError(t, err)
+			require.NoError(t, out.Close())
+			in, err := s.Accept()
+			require.NoError(t, err)
+			defer func() { require.NoError(t, in.Close()) }()
+			got, err := io.ReadAll(in)
+			if c.says != "" {
+				require.ErrorContains(t, err, c.says)
+				require.Contains(t, log.String(), c.says)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, "hello", string(got))
+			require.Empty(t, log.String())
+		})
+	}
+}
+
+// membership is a list of nodes over TCP.
+type membership struct {
+	mu    sync.Mutex
+	nodes map[string]*Store
+}
+
+func (m *membership) start(t testing.TB, name, dir string, expect int, tune func(*Config)) *Store {
+	t.Helper()
+	cfg := DefaultConfig()
+	tune(&cfg)
+	cfg.Node, cfg.Dir, cfg.Expect, cfg.Bind = name, dir, expect, "127.0.0.1:0"
+	cfg.Peers = func() []Peer {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		var peers []Peer
+		for name, s := range m.nodes {
+			st := s.State()
+			peers = append(peers, Peer{Name: name, ID: st.ID, Addr: st.Addr, Expect: st.Expect, HasState: st.HasState, Cluster: st.Cluster, Alive: st.Role != RoleStopped})
+		}
+		return peers
+	}
+	s, err := New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, s.Start())
+	m.mu.Lock()
+	m.nodes[name] = s
+	m.mu.Unlock()
+	return s
+}
+
+// Three nodes over TCP begin together, and come back on other ports.
+func TestStore_ThreeNodesOverTCP(t *testing.T) {
+	m := &membership{nodes: make(map[string]*Store)}
+	dirs := map[string]string{"a": t.TempDir(), "b": t.TempDir(), "c": t.TempDir()}
+	for round := range 2 {
+		for name, dir := range dirs {
+			m.start(t, name, dir, 3, fast)
+		}
+		for name, s := range m.nodes {
+			require.Eventually(t, func() bool {
+				l, _ := s.currentLeader()
+				return l.node != ""
+			}, wait, tick, name)
+		}
+		require.Eventually(t, func() bool {
+			for _, s := range m.nodes {
+				if s.Publish(t.Context(), publication(service(round), host(round))) == nil {
+					return true
+				}
+			}
+			return false
+		}, wait, tick)
+		for _, s := range m.nodes {
+			require.Eventually(t, func() bool { return s.Stat(service(round)).Exists && s.Stat(service(0)).Exists }, wait, tick)
+		}
+		begin := time.Now()
+		for _, s := range m.nodes {
+			s.cfg.abruptShutdown = true
+			require.NoError(t, s.Close())
+		}
+		t.Logf("closed after %s", time.Since(begin))
+	}
+}
