@@ -60,28 +60,30 @@ func (d *DataStore) applyLocked(group []Change) {
 	old := s.publishers[publisher]
 	records := make([]record, len(old), max(len(old), 1))
 	copy(records, old)
-	find := func(i naming.InstanceKey) int { return indexOf(records, i) }
-	if len(old)+len(group) > 32 { // a large batch must not cost its square
-		at := make(map[naming.InstanceKey]int, len(old)+len(group))
+	var at map[naming.InstanceKey]int // of a large batch, which must not cost its square
+	if len(old)+len(group) > 32 {
+		at = make(map[naming.InstanceKey]int, len(old)+len(group))
 		for n, r := range old {
 			at[r.instance.Key()] = n
 		}
-		find = func(i naming.InstanceKey) int {
-			if n, ok := at[i]; ok {
-				return n
-			}
-			at[i] = len(records) // where a new one goes
-			return -1
-		}
 	}
 	for _, c := range group {
-		n := find(c.Key.Instance)
-		r := record{c.Instance, c.Version}
+		n := -1
+		if at == nil {
+			n = indexOf(records, c.Key.Instance)
+		} else if found, ok := at[c.Key.Instance]; ok {
+			n = found
+		}
 		switch {
-		case n < 0 && (c.Instance != nil || len(old)+len(group) > 32):
-			records = append(records, r)
-		case n >= 0:
-			records[n] = r
+		case n >= 0 && c.Instance == nil && at == nil:
+			records = slices.Delete(records, n, n+1)
+		case n >= 0: // where others stand does not change
+			records[n] = record{c.Instance, c.Version}
+		case c.Instance != nil:
+			if at != nil {
+				at[c.Key.Instance] = len(records)
+			}
+			records = append(records, record{c.Instance, c.Version})
 		}
 	}
 	records = slices.DeleteFunc(records, func(r record) bool { return r.instance == nil })

@@ -2,6 +2,7 @@ package consistency
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -242,7 +243,7 @@ func (d *DataStore) Service(k naming.ServiceKey) (naming.Service, bool) {
 	if len(out.Instances) < len(rows) && !doubled {
 		d.mu.Lock()
 		s.doubled = true
-		moved := s.revision != revision
+		moved := s.revision != revision || d.services[k] != s
 		d.mu.Unlock()
 		if moved { // an equal publication may have changed the winner without a notice
 			return d.Service(k)
@@ -327,8 +328,8 @@ func (d *DataStore) Datums() []Datum {
 }
 
 // Replace makes the given datums the whole content, then fires ServiceChanged for
-// each service of the old or the new content, and for the zero key if switches
-// changed.
+// each service that clients would see differently now, and for the zero key if
+// switches changed.
 func (d *DataStore) Replace(datums []Datum) {
 	fresh := NewDataStore()
 	for _, dt := range datums {
@@ -339,18 +340,52 @@ func (d *DataStore) Replace(datums []Datum) {
 	switched := !maps.Equal(d.switches, fresh.switches)
 	d.services, d.instances, d.switches = fresh.services, fresh.instances, fresh.switches
 	clear(d.sorted)
-	d.mu.Unlock()
-	for k := range old {
-		d.fire(k)
+	// Under the lock, for readers mark services in the new content.
+	var changed []naming.ServiceKey
+	for k, s := range old {
+		if now := fresh.services[k]; now == nil || !s.looksLike(now) {
+			changed = append(changed, k)
+		}
 	}
 	for k := range fresh.services {
 		if old[k] == nil {
-			d.fire(k)
+			changed = append(changed, k)
 		}
+	}
+	d.mu.Unlock()
+	for _, k := range changed {
+		d.fire(k)
 	}
 	if switched {
 		d.fire(naming.ServiceKey{})
 	}
+}
+
+// looksLike returns whether clients see no difference. It may say that they do when
+// several publishers have one address, as then versions decide.
+func (s *service) looksLike(o *service) bool {
+	if s.instances != o.instances || len(s.publishers) != len(o.publishers) || len(s.overrides) != len(o.overrides) ||
+		s.doubled || !reflect.DeepEqual(s.settings, o.settings) {
+		return false
+	}
+	for k, v := range s.overrides {
+		if !reflect.DeepEqual(v, o.overrides[k]) {
+			return false
+		}
+	}
+	for publisher, records := range s.publishers {
+		others := o.publishers[publisher]
+		if len(records) != len(others) {
+			return false
+		}
+		for _, r := range records {
+			n := indexOf(others, r.instance.Key())
+			if n < 0 || !r.instance.Equal(others[n].instance) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // recordsOf returns a record for each key; of two instances with one key the later

@@ -297,27 +297,71 @@ func TestDataStore_EqualPublicationGivesNoNotice(t *testing.T) {
 	require.Equal(t, 3, notices)
 }
 
-func TestDataStore_ReplaceTellsOfOldAndNewServices(t *testing.T) {
-	d := consistency.NewDataStore()
+func TestDataStore_ReplaceTellsOfWhatLooksDifferent(t *testing.T) {
+	d, fresh := consistency.NewDataStore(), consistency.NewDataStore()
 	key := func(name string) naming.ServiceKey { return naming.ServiceKey{Namespace: "a", Group: "g", Name: name} }
-	put := func(d *consistency.DataStore, name string) {
-		i := naming.NewInstance("10.0.0.1", 80)
-		d.Publish(consistency.Publication{Service: key(name), Publisher: "p", Instances: []*naming.Instance{&i}}, consistency.Version{Time: 1})
+	version := consistency.Version{}
+	put := func(d *consistency.DataStore, name, publisher string, weights ...float64) {
+		version.Time++
+		p := consistency.Publication{Service: key(name), Publisher: publisher}
+		for n, w := range weights {
+			i := naming.NewInstance("10.0.0."+strconv.Itoa(n), 80)
+			i.Weight = w
+			p.Instances = append(p.Instances, &i)
+		}
+		d.Publish(p, version)
 	}
-	put(d, "old")
-	put(d, "both")
-	fresh := consistency.NewDataStore()
-	put(fresh, "both")
-	put(fresh, "new")
+	settings := func(d *consistency.DataStore, name string, threshold float64) {
+		d.Put(consistency.Datum{
+			Key:      consistency.Key{Service: key(name), Kind: consistency.KindSettings},
+			Settings: &naming.Settings{ProtectThreshold: threshold},
+		})
+	}
+	override := func(d *consistency.DataStore, name string, weight float64) {
+		i := naming.NewInstance("10.0.0.1", 80)
+		d.Put(consistency.Datum{
+			Key:      consistency.Key{Service: key(name), Kind: consistency.KindOverride, Instance: i.Key()},
+			Override: &naming.Override{Weight: weight},
+		})
+	}
+	for _, d := range []*consistency.DataStore{d, fresh} {
+		for _, name := range []string{"same", "more", "weight", "publisher", "settings", "override", "doubled"} {
+			put(d, name, "p", 1, 2)
+			settings(d, name, 0.5)
+			override(d, name, 7)
+		}
+	}
+	put(d, "old", "p", 1)
+	put(fresh, "new", "p", 1)
+	put(fresh, "more", "p", 1, 2, 3)
+	put(fresh, "weight", "p", 1, 3)
+	put(fresh, "publisher", "p")
+	put(fresh, "publisher", "q", 1, 2)
+	settings(fresh, "settings", 0.6)
+	override(fresh, "override", 8)
+	// Nothing but versions tells which of two publishers wins.
+	put(d, "doubled", "q", 3, 4)
+	put(fresh, "doubled", "q", 3, 4)
+	put(fresh, "doubled", "p", 1, 2)
+	_, ok := d.Service(key("doubled"))
+	require.True(t, ok)
+
 	counts := make(map[string]int)
 	d.Listen(func(c consistency.ServiceChanged) {
 		counts[c.Service.Name]++
 		require.Equal(t, c.Service.Name != "old", d.Stat(c.Service).Exists)
 	})
 	d.Replace(fresh.Datums())
-	require.Equal(t, map[string]int{"old": 1, "both": 1, "new": 1}, counts)
-	require.Equal(t, []naming.ServiceKey{key("both"), key("new")}, d.Services(""))
-	require.Equal(t, []naming.ServiceKey{key("both"), key("new")}, d.Services("a"))
+	require.Equal(t, map[string]int{
+		"old": 1, "new": 1, "more": 1, "weight": 1, "publisher": 1, "settings": 1, "override": 1, "doubled": 1,
+	}, counts)
+	require.Equal(t, fresh.Services(""), d.Services(""))
+	require.Equal(t, fresh.Services("a"), d.Services("a"))
+	for _, k := range d.Services("") {
+		have, _ := d.Service(k)
+		want, _ := fresh.Service(k)
+		require.Equal(t, want, have)
+	}
 }
 
 func TestDataStore_ReadsOfSettingsAreShared(t *testing.T) {

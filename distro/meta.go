@@ -66,7 +66,8 @@ func decodeMeta(b []byte) (m Member, cluster string, err error) {
 		if len(b) == 0 || len(b) < 1+int(b[0]) {
 			return Member{}, "", errors.New("meta data is cut off")
 		}
-		*s, b = string(b[1:1+b[0]]), b[1+b[0]:]
+		end := 1 + int(b[0])
+		*s, b = string(b[1:end]), b[end:]
 	}
 	return m, cluster, nil
 }

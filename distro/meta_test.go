@@ -30,6 +30,15 @@ func TestMeta_LargestFits(t *testing.T) {
 	require.Less(t, len(encodeMeta(m, strings.Repeat("c", maxCluster))), memberlist.MetaMaxSize/2)
 }
 
+// A text of 255 bytes, which no node of ours writes, once made decoding panic.
+func TestMeta_LongestText(t *testing.T) {
+	t.Parallel()
+	m := Member{ID: strings.Repeat("i", 255)}
+	got, _, err := decodeMeta(encodeMeta(m, ""))
+	require.NoError(t, err)
+	require.Equal(t, m, got)
+}
+
 func TestMeta_CutOff(t *testing.T) {
 	t.Parallel()
 	whole := encodeMeta(Member{ID: "id", Version: "v"}, "c")
@@ -60,6 +69,7 @@ func TestEnvelope_RoundTrip(t *testing.T) {
 
 func FuzzMeta(f *testing.F) {
 	f.Add(encodeMeta(Member{ID: "id", Version: "v1", Boot: 1, HTTPPort: 8848, Voter: true}, "rollcall"))
+	f.Add(encodeMeta(Member{ID: strings.Repeat("i", 255)}, ""))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, cluster, err := decodeMeta(b)
 		if err == nil {

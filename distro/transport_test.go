@@ -57,7 +57,7 @@ func stuck(t *testing.T, name string, reads bool) Member {
 
 func listening(t *testing.T) *streams {
 	t.Helper()
-	s, err := listenStreams("127.0.0.1", 0, time.Second, log.New(io.Discard, "", 0))
+	s, err := listenStreams("127.0.0.1", 0, soon, log.New(io.Discard, "", 0))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Shutdown()) })
 	return s
@@ -81,7 +81,7 @@ func TestStreams_ShareOneConnection(t *testing.T) {
 	t.Parallel()
 	a, b := listening(t), listening(t)
 	for range 3 {
-		out, err := a.DialTimeout(addressOf(t, b), time.Second)
+		out, err := a.DialTimeout(addressOf(t, b), soon)
 		require.NoError(t, err)
 		_, err = out.Write([]byte("hello"))
 		require.NoError(t, err)
@@ -100,15 +100,15 @@ func TestStreams_ShareOneConnection(t *testing.T) {
 func TestStreams_DialAgainAfterTheConnectionBroke(t *testing.T) {
 	t.Parallel()
 	a, b := listening(t), listening(t)
-	_, err := a.DialTimeout(addressOf(t, b), time.Second)
+	_, err := a.DialTimeout(addressOf(t, b), soon)
 	require.NoError(t, err)
-	before, err := a.session(addressOf(t, b), time.Second)
+	before, err := a.session(addressOf(t, b), soon)
 	require.NoError(t, err)
 	a.drop(addressOf(t, b))
-	out, err := a.DialTimeout(addressOf(t, b), time.Second)
+	out, err := a.DialTimeout(addressOf(t, b), soon)
 	require.NoError(t, err)
 	require.NoError(t, out.Close())
-	after, err := a.session(addressOf(t, b), time.Second)
+	after, err := a.session(addressOf(t, b), soon)
 	require.NoError(t, err)
 	require.NotSame(t, before, after)
 
@@ -125,7 +125,10 @@ func TestStreams_DialAgainAfterTheConnectionBroke(t *testing.T) {
 func TestStreams_WriteHasADeadline(t *testing.T) {
 	t.Parallel()
 	a := listening(t)
-	out, err := a.DialTimeout(stuck(t, "n2", true).gossip(), 100*time.Millisecond)
+	to := stuck(t, "n2", true).gossip()
+	_, err := a.session(to, soon)
+	require.NoError(t, err)
+	out, err := a.DialTimeout(to, 100*time.Millisecond)
 	require.NoError(t, err)
 	_, err = out.Write(make([]byte, 1<<20))
 	require.ErrorIs(t, err, yamux.ErrTimeout)
@@ -149,7 +152,7 @@ func TestStreams_Stranger(t *testing.T) {
 func TestStreams_ShutdownEndsWhatWaits(t *testing.T) {
 	t.Parallel()
 	a, b := listening(t), listening(t)
-	in, err := a.DialTimeout(addressOf(t, b), time.Second)
+	in, err := a.DialTimeout(addressOf(t, b), soon)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
@@ -158,7 +161,7 @@ func TestStreams_ShutdownEndsWhatWaits(t *testing.T) {
 	}()
 	require.NoError(t, a.Shutdown())
 	require.Error(t, <-ended)
-	_, err = a.DialTimeout(addressOf(t, b), time.Second)
+	_, err = a.DialTimeout(addressOf(t, b), soon)
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
