@@ -58,6 +58,7 @@ func BenchmarkWrites(b *testing.B) {
 func storesOverTCP(b *testing.B, nodes int) *membership {
 	b.Helper()
 	m := &membership{nodes: make(map[string]*Store)}
+	b.TempDir() // its removal comes after the cleanup
 	b.Cleanup(func() {
 		for _, s := range m.nodes {
 			s.cfg.abruptShutdown = true

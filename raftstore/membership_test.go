@@ -169,10 +169,10 @@ func TestMembership_StoppedFollowerCatchesUp(t *testing.T) {
 			n := c.follower()
 			c.cut(n.name, true)
 			var writers sync.WaitGroup
-			for w := range 1000 {
+			for w := range 200 {
 				writers.Go(func() {
-					for round := range 10 {
-						if err := lead.Publish(t.Context(), publication(service(10+w%20), host(10*w+round))); err != nil {
+					for round := range 50 {
+						if err := c.publish(lead, publication(service(10+w%20), host(50*w+round))); err != nil {
 							t.Error(err)
 						}
 					}
