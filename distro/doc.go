@@ -1,12 +1,8 @@
 // Package distro holds the ephemeral datums of the nodes: available always,
 // converging.
 //
-// # Today
-//
 // [Members] knows which nodes there are and carries messages between them. [Store]
-// does not use it yet: every datum is its own, every write is applied here at once,
-// and there are no peers to tell. The store stands behind its final interface,
-// [consistency.Store]; ownership, deltas, verify and repair come in behind it.
+// spreads published instances over them.
 //
 // # Invariants
 //
@@ -19,6 +15,11 @@
 //     what it kept on disk.
 //   - What listeners of Members are told is a difference of states: it may skip
 //     what passed while they were busy, it never ends wrong.
+//   - Of two versions of a datum the larger wins, on every node. Nothing else
+//     decides, so messages may be lost, repeated and overtake each other.
+//   - Only an owner removes its own datums while it is there. No other node's word
+//     removes what a connection to this node has published.
+//   - Clocks of other nodes decide nothing but which of two versions is larger.
 //
 // # Membership
 //
@@ -47,7 +48,84 @@
 //     that was replaced while it was cut off finds out in the same way. The node
 //     that keeps the name logs an error, the others a warning.
 //
+// # Replication
+//
+// The core is a state machine: writes, messages, members and the time go in, changes
+// of the table and messages come out. It has no goroutine, no socket and no clock, so
+// that the simulator of the tests can run many of them for hours of their time. The
+// store feeds it under one mutex.
+//
+// Ownership. The datum of a connection belongs to the run of the node (its name and
+// boot id) that holds the connection. That of a client over HTTP, whose publisher is
+// an ip:port, is written by the node that rendezvous hashing chooses among those that
+// are alive and neither draining nor leaving; the store redirects other writers to
+// it. Heartbeats are no datums: whoever keeps them asks MayExpire before it takes a
+// client to be silent.
+//
+// Versions are hybrid logical times with the writer's name. What somebody said gets
+// a time of now. What a node concludes (a connection was lost, a client is silent, an
+// orphan's time is over) gets the time of what it is concluded from, plus one: so
+// whatever was said later than that wins, also where it arrives later.
+//
+// Deltas. A node keeps the datums of which it wrote the newest version in a list, in
+// the order of the changes, each with the number of its last change. A peer is a
+// place in that list. Batches say which numbers they cover, up to 64 KB or 256 KB to
+// a peer that lacks much. The first 20 go at once, then one each 5 ms with what has
+// come together. The receiver acknowledges after 50 ms; who is not acknowledged says
+// after 150 ms what the last number is. A gap that is not filled after 50 ms is asked
+// for, and the sender goes back. Deletions that come after a gap wait for what was
+// before them, 2 s at most. A new peer starts at the beginning of the list: a
+// snapshot is nothing else.
+//
+// Verify. For each run of a node there are 1,024 buckets, each with the XOR of one
+// number for each datum and version, and the XOR of all is the root. Every 5 s, and
+// in memberlist's push/pull, nodes tell each other their roots. Where a root differs
+// from its owner's at the same number of change, twice, the digests of the buckets
+// are sent, and the owner answers with the datums of those that differ. What it does
+// not list, and could know of, is removed. Of an owner that is gone there is no last
+// word: nodes complete each other both ways. Deletions are no part of digests; they
+// are remembered for 15 min, or 262,144 of them.
+//
+// Join. A node is ready when it has all changes that each node which it saw alive had
+// made when it was first heard, and when the roots of owners that are gone have been
+// compared; or after 20 s, with a warning.
+//
+// Death. What a run of a node owned when it left, died or was restarted stays, as it
+// is and without a notice. A client that comes back to another node takes its address
+// over there: of one address the newest version is shown, and where that looks the
+// same nobody is told. The node that takes it removes the orphan of that address, in
+// a batch that also has what is shown instead. What nobody has taken after the grace
+// is removed: 30 s when the node left or was restarted, or when two nodes were
+// refused by its port; 3 min when it only does not answer. An heir does that, chosen
+// for each datum among those that are alive by rendezvous hashing, while it is in
+// contact with a Raft leader, and all heirs together take 5 % of a service in a
+// second. Of what silent nodes own nothing is removed for 10 min if it is more than
+// 30 % of all, and more than one and a half times the even part of one node: a node
+// of three has 33 %. Datums of clients over HTTP are no orphans; their next owner
+// writes them anew, at the next larger version, when the one that wrote them has been
+// gone for the grace, or 10 min if it was silent.
+//
+// Pauses and cuts. A node that finds that it did not run for over a second, or that
+// hears again from one that was gone, or first from one that has lived elsewhere,
+// learns old things first: that a client has left one node, and not yet that it is on
+// another. For 10 s and 5 s after that it holds back deletions that would take an
+// instance from the view, also its own that follow from a lost connection. For 30 s after a pause it
+// concludes nothing about others. A node that nobody hears from, though it may be
+// there for somebody, keeps the others from taking clients to be silent for 3 min,
+// and for longer where there is no contact with a leader.
+//
 // # Goroutines
+//
+// Of Store, from Start to Close, which waits for them, if there are other nodes:
+//
+//   - merge decodes the messages of other nodes and gives them to the core. At most
+//     4,096 messages or 64 MB wait for it; what does not fit is dropped and counted,
+//     and asked for or repeated later.
+//   - tick gives the core the time, every 100 ms.
+//   - prove asks the ports of nodes that do not answer whether somebody listens, once
+//     a second, ten times.
+//   - One for each peer that is alive sends to it. It may hang in Send; the others do
+//     not wait for it.
 //
 // Of Members, from Start to Close, which waits for them:
 //
@@ -83,6 +161,16 @@
 // of kind (1 message, 2 good-bye, 3 state); the sender's boot id in 8 bytes; the
 // text of its name; the payload.
 //
+// Payloads between stores: a version byte, now 1; a byte of kind; numbers as varints
+// unless they are hashes or times, which have 8 bytes. A text is written once in a
+// message: 0, its length and its bytes; 1 stands for the empty one, n for the text
+// number n-2 before it. Names are first those of the service, then publisher, cluster
+// and IP, flags in front; metadata are sorted. See encoding.go. A message of another
+// version is passed over: raise it only together with a release that can read both.
+//
+// Hashes that nodes compare (FNV-1a over texts, the finalizer of MurmurHash3) are part
+// of the format.
+//
 // Label of all packets and streams: the cluster's name. A key encrypts packets and
 // streams with AES-GCM; the label is authenticated with them. Whoever has the key,
 // or reaches the port of nodes without one, can speak for any node.
@@ -91,6 +179,25 @@
 //
 //   - Writers apply their change themselves, one at a time under one mutex, and do
 //     not hand it to a goroutine: the hand-over costs more than the change.
+//   - A list of changes instead of a queue for each peer: a queue that is keyed by
+//     datum, its bound of 100,000, its loss and the ring of what was sent have the
+//     same answer as a place in the list, at no memory for a peer that is frozen and
+//     eight comparisons for each change. A peer that was away goes on where it was.
+//   - Datums of clients over HTTP count to the node that wrote them, not to the one
+//     that the hash chooses: else each coming and going of a node would move digests
+//     and owners of a share of all datums. Nobody has the last word about them; the
+//     hash only says who writes.
+//   - An orphan is not removed because a newer entry has its address. With clocks
+//     minutes apart the newer one may be the older, and the simulator found instances
+//     lost by it. Only the node that the client came to removes it.
+//   - Deletions that somebody has concluded are passed over while their owner is seen
+//     alive here. It hears of them too, and will say so again or not.
+//   - Times far ahead are taken over. Clamping them would make nodes differ. Beyond
+//     the year 4000 a message is malformed: a clock could not go on from there.
+//   - Equal metadata of one service share memory: a map costs 300 bytes, more than
+//     the rest of an instance.
+//   - Settings, overrides and switches that are put here stay on this node. The
+//     router gives them to the other store.
 //   - Streams of the library are yamux streams of one connection to each node. Its
 //     own way, a connection for each message, gives 40 % of the rate and runs out of
 //     ports at some 470 messages a second between two hosts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -119,6 +120,9 @@ func (c *cluster) startAt(name string, expect int, addr raft.ServerAddress) *nod
 			return 0, errUnreachable
 		}
 		return o.ReadIndex(ctx)
+	}
+	if os.Getenv("ROLLCALL_TEST_LOG") != "" { // to see what happened in a test that fails
+		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
 	}
 	if c.tune != nil {
 		c.tune(&cfg)

@@ -53,8 +53,8 @@
 // Heartbeat and election timeout are 500 ms and the lease is 250 ms. The library's
 // defaults of 1 s miss the goal of 1.5 s from the death of a leader to the next write
 // in half of the cases; 150 ms would do it in 0.3 s, and make an election of each
-// stall of a slow disk. BenchmarkFailover shows 0.6 to 1.3 s, 0.9 s in the median,
-// on one machine. A leader that is stopped hands leadership over first, which takes
+// stall of a slow disk. BenchmarkFailover shows 0.5 to 1.5 s, 1.0 s in the median,
+// on one busy machine. A leader that is stopped hands leadership over first, which takes
 // milliseconds.
 //
 // # Goroutines

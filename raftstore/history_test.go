@@ -214,7 +214,7 @@ func TestHistory_Partitions(t *testing.T) {
 	h := &history{begin: time.Now(), patience: 700 * time.Millisecond}
 	stopCh := make(chan struct{})
 	wait := h.clients(t, c, services, stopCh)
-	for round := range 6 {
+	for round := range 4 {
 		names := c.names()
 		if round%2 == 0 {
 			names = []string{c.leader().name, names[round%5]}

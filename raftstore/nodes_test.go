@@ -113,6 +113,7 @@ func TestNodes_LeaderCutOff_OutcomeIsUnknown(t *testing.T) {
 }
 
 func TestNodes_WriteWithoutQuorumFailsInTime(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	c := startCluster(t, 3, func(cfg *Config) { cfg.LeaderWait = 200 * time.Millisecond })
 	lead := c.leader()
 	for _, n := range c.running() {
@@ -168,6 +169,7 @@ func TestNodes_RequestIsKnownAgain(t *testing.T) {
 // A read that was asked for while its node is cut off, or leads no more without
 // knowing it, waits or fails, and never shows the past.
 func TestNodes_WaitConsistentNeverReadsThePast(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	slow := true
 	c := startCluster(t, 3, func(cfg *Config) {
 		cfg.LeaderWait = 100 * time.Millisecond
@@ -218,6 +220,7 @@ func TestNodes_WaitConsistentNeverReadsThePast(t *testing.T) {
 // While leaders come and go, a consistent read on any node shows every write that
 // was acknowledged before it.
 func TestNodes_WaitConsistentShowsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	c := startCluster(t, 3, nil)
 	for round := range 30 {
 		writer, reader := c.running()[round%3], c.running()[(round/3)%3]
@@ -251,6 +254,7 @@ func TestNodes_WaitAppliedEndsWithContextAndStore(t *testing.T) {
 // A node alone with its data, while the others are down, serves what was committed,
 // also what is in no snapshot yet, and says that it may be the past.
 func TestNodes_RestartWithoutTheOthers_ServesAsStale(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	c := startCluster(t, 3, func(cfg *Config) {
 		cfg.StaleAfter = 300 * time.Millisecond
 		cfg.LeaderWait = 50 * time.Millisecond

@@ -1,0 +1,6 @@
+//go:build !race
+
+package distro
+
+// seedsByDefault is how many seeds the simulator runs.
+const seedsByDefault = 200
