@@ -31,6 +31,7 @@ type Store struct {
 	mu      sync.Mutex // orders writes: versions rise in the order of the changes
 	core    *core      // nil: this node is alone
 	senders map[string]*sender
+	waiters []waiter
 }
 
 const (
@@ -268,6 +269,9 @@ func (s *Store) unlock() {
 	}
 	if sharers := c.sharers; &(*s.sharers.Load())[0] != &sharers[0] { // they are replaced, never altered
 		s.sharers.Store(&sharers)
+	}
+	if len(s.waiters) > 0 {
+		s.reachedLocked()
 	}
 	if c.loaded && !s.loaded.Load() {
 		s.loaded.Store(true)

@@ -274,6 +274,11 @@ func WithAnswer(f Fields) GRPCOption {
 	return func(c *Conn) { c.answer, c.alive = f, f }
 }
 
+// WithCallTime bounds the calls, those of the handshake among them; 20 s by default.
+func WithCallTime(d time.Duration) GRPCOption {
+	return func(c *Conn) { c.callTime = d }
+}
+
 // WithClientIP sets the address that the client says it has.
 func WithClientIP(ip string) GRPCOption {
 	return func(c *Conn) { c.clientIP = ip }
@@ -289,6 +294,7 @@ type Conn struct {
 	setup    Fields
 	answer   Fields // to pushes and the like; nil: none
 	alive    Fields // to ClientDetectionRequest; nil: none
+	callTime time.Duration
 
 	cc     *grpc.ClientConn
 	stream grpc.ClientStream
@@ -326,6 +332,8 @@ func TryDial(addr string, options ...GRPCOption) (*Conn, error) {
 		alive:   Fields{"resultCode": 200, "errorCode": 0, "success": true},
 		ended:   make(chan struct{}),
 		arrived: make(chan struct{}, 1),
+
+		callTime: callTime,
 	}
 	for _, o := range options {
 		o(c)
@@ -380,7 +388,7 @@ func (c *Conn) handshake() error {
 	if err := c.TrySend("ConnectionSetupRequest", c.setup); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	ctx, cancel := context.WithTimeout(context.Background(), c.callTime)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -529,7 +537,7 @@ func (c *Conn) TryCall(kind string, body any) (Reply, error) {
 // Invoke makes a unary call with any payload: a *Payload, or []byte that is sent
 // as the message's bytes.
 func (c *Conn) Invoke(message any) (Reply, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	ctx, cancel := context.WithTimeout(context.Background(), c.callTime)
 	defer cancel()
 	var p Payload
 	if err := c.cc.Invoke(ctx, unaryPath, message, &p); err != nil {

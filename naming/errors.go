@@ -4,7 +4,7 @@ package naming
 // the form of the answer by it.
 type Fault uint8
 
-// The families of rules.
+// The families of rules. Nodes tell each other these numbers: add new ones at the end.
 const (
 	FaultParam           Fault = iota // a name, address or size that the parameter rules forbid
 	FaultMissing                      // a required value is missing

@@ -47,4 +47,7 @@ type NodeState struct {
 	LastIndex    uint64 `json:"lastIndex"`
 	AppliedIndex uint64 `json:"appliedIndex"`
 	Version      string `json:"version"`
+	Ready        bool   `json:"ready"`
+	Instances    int    `json:"instances"` // ephemeral ones that it holds
+	Differs      int    `json:"differs"`   // nodes whose ephemeral instances it holds otherwise than they do; 0 at rest
 }

@@ -19,11 +19,15 @@ type beats struct {
 	router *consistency.Router
 	timers *timers
 	log    *slog.Logger
+	// nodes says which clients are this node's to take to be silent.
+	nodes *ownership
 	// expired is told of each instance that was removed for its silence.
 	expired func(naming.ServiceKey, *naming.Instance)
-	// floor is when this process last woke from a pause: silence before that says
-	// nothing about the clients.
+	// floor is when this node could last not tell whether clients are silent, because
+	// it woke from a pause or other nodes were not to be heard: silence before that
+	// says nothing about the clients.
 	floor atomic.Pointer[time.Time]
+	begin time.Time
 
 	seed   maphash.Seed
 	shards [64]beatShard
@@ -42,21 +46,25 @@ type beatKey struct {
 	publisher string
 }
 
-// beat is one publisher's heartbeat in one service. Its mutex is held across the
-// decision to expire it and the change that follows, so that a heartbeat which is
-// answered with "known" is never followed by the removal that it came to prevent.
+// beat is one publisher's heartbeat in one service, on each node that hears it. Its
+// mutex is held across the decision to expire it and the change that follows, so
+// that a heartbeat which is answered with "known" is never followed by the removal
+// that it came to prevent.
 type beat struct {
 	owner *beats
 	key   beatKey
+	last  atomic.Int64 // when it was heard, since begin
 
 	mu    sync.Mutex
-	last  time.Time
 	armed time.Time // when the timers look at it next
 	gone  bool      // dropped from the map
 }
 
 func newBeats(router *consistency.Router, log *slog.Logger) *beats {
-	b := &beats{router: router, log: log, seed: maphash.MakeSeed(), publishers: make(map[string]int)}
+	b := &beats{
+		router: router, log: log, nodes: new(ownership), begin: time.Now(),
+		seed: maphash.MakeSeed(), publishers: make(map[string]int),
+	}
 	for n := range b.shards {
 		b.shards[n].byKey = make(map[beatKey]*beat)
 	}
@@ -67,10 +75,26 @@ func (b *beats) shard(k beatKey) *beatShard {
 	return &b.shards[maphash.Comparable(b.seed, k)%uint64(len(b.shards))]
 }
 
-// paused notes that this process did not run for a while.
-func (b *beats) paused(d time.Duration) {
+// distrust gives every instance a full period before it expires.
+func (b *beats) distrust() {
 	now := time.Now()
 	b.floor.Store(&now)
+}
+
+// watchEvery is how often beats are distrusted while they may not be trusted.
+const watchEvery = 500 * time.Millisecond
+
+// watch distrusts what was not heard while this node cannot tell.
+func (b *beats) watch(now time.Time) {
+	if !b.nodes.calm() {
+		b.distrust()
+	}
+	b.timers.at(now.Add(watchEvery), taskFunc(b.watch))
+}
+
+// paused notes that this process did not run for a while.
+func (b *beats) paused(d time.Duration) {
+	b.distrust()
 	b.log.Warn("this process was paused; instances get a full period before they expire", "paused", d)
 }
 
@@ -147,11 +171,25 @@ func (b *beats) register(ctx context.Context, k beatKey, i *naming.Instance) err
 	defer x.mu.Unlock()
 	err := b.router.Publish(ctx, true, consistency.Publication{Service: k.service, Publisher: k.publisher, Instances: []*naming.Instance{i}})
 	if err == nil {
-		x.last = time.Now()
+		x.heard(0)
 	}
 	x.armLocked(time.Now().Add(firstLook(i)))
 	return err
 }
+
+// heard notes a heartbeat of some time ago.
+func (x *beat) heard(ago time.Duration) {
+	at := int64(time.Since(x.owner.begin) - ago)
+	for {
+		last := x.last.Load()
+		if at <= last || x.last.CompareAndSwap(last, at) {
+			return
+		}
+	}
+}
+
+// lastHeard returns when the last heartbeat came.
+func (x *beat) lastHeard() time.Time { return x.owner.begin.Add(time.Duration(x.last.Load())) }
 
 // armLocked plans a look at the beat, unless an earlier one is planned.
 func (x *beat) armLocked(at time.Time) {
@@ -201,7 +239,7 @@ func (b *beats) review(k beatKey) {
 	}
 }
 
-// due expires what has been silent for too long.
+// due expires what has been silent for too long, if it is this node's to expire.
 func (x *beat) due(now, at time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -215,23 +253,35 @@ func (x *beat) due(now, at time.Time) {
 		x.dropLocked()
 		return
 	}
-	since := x.last
+	since := x.lastHeard()
 	if floor := b.floor.Load(); floor != nil && floor.After(since) {
 		since = *floor
 	}
 	silent := now.Sub(since)
 	effective := b.effective(x.key.service, i)
+	ctx := consistency.WithInferred(context.Background())
 	switch unhealthy, deleted := unhealthyAfter(effective), deletedAfter(effective); {
 	case !b.checked(x.key.service, effective):
 		x.armLocked(now.Add(unhealthy))
+	case !b.nodes.mine(x.key.publisher):
+		if silent >= deleted { // its heartbeats go to other nodes
+			x.dropLocked()
+			return
+		}
+		x.armLocked(since.Add(deleted))
+	case silent >= min(unhealthy, deleted) && !b.nodes.calm():
+		b.distrust()
+		x.armLocked(now.Add(min(unhealthy, deleted)))
 	case silent >= deleted:
 		b.log.Debug("instance expired", "namespace", x.key.service.Namespace, "service", x.key.service.Grouped(), "instance", x.key.publisher)
-		b.change(b.router.Publish(context.Background(), true, consistency.Publication{Service: x.key.service, Publisher: x.key.publisher}))
-		b.expired(x.key.service, i)
+		err := b.router.Publish(ctx, true, consistency.Publication{Service: x.key.service, Publisher: x.key.publisher})
+		if b.change(err); err == nil {
+			b.expired(x.key.service, i)
+		}
 		x.armLocked(now.Add(tick)) // finds it gone, or registered anew
 	case silent >= unhealthy:
 		if i.Healthy {
-			b.change(b.setHealth(context.Background(), x.key, i, false))
+			b.change(b.setHealth(ctx, x.key, i, false))
 		}
 		x.armLocked(since.Add(deleted))
 	default:
@@ -239,7 +289,8 @@ func (x *beat) due(now, at time.Time) {
 	}
 }
 
-// change logs a change that failed: the store is closing.
+// change logs a change that failed: the store is closing, or the client is another
+// node's now.
 func (b *beats) change(err error) {
 	if err != nil {
 		b.log.Debug("expire instance", "err", err)
@@ -292,9 +343,22 @@ func (r *Registry) Beat(ctx context.Context, svc naming.ServiceKey, ip string, p
 		}
 	}
 	key := beatKey{svc, naming.Address(ip, port)}
-	known, err := r.beats.refresh(ctx, key)
+	if node, other := r.nodes.away(ctx, key.publisher); other {
+		// Only what looks as it should is answered here: a registration may be on
+		// its way to this node.
+		if i := r.beats.instance(key); i == nil || !i.Healthy {
+			if answer, done, err := r.nodes.beat(ctx, node, svc, ip, port, full); done {
+				return answer, err
+			}
+		}
+	}
+	ctx = consistency.WithForwarded(ctx)
+	known, err := r.beats.refresh(ctx, key, 0)
 	if err != nil {
 		return naming.BeatAnswer{}, err
+	}
+	if known != nil && !r.nodes.mine(key.publisher) {
+		r.renewals.add(key)
 	}
 	if known == nil && full != nil {
 		if err := r.Register(ctx, svc, key.publisher, full); err != nil {
@@ -308,8 +372,9 @@ func (r *Registry) Beat(ctx context.Context, svc naming.ServiceKey, ip string, p
 	return naming.BeatAnswer{Known: true, Interval: r.beats.effective(svc, known).BeatInterval(r.beatInterval())}, nil
 }
 
-// refresh counts a heartbeat and heals the instance; nil if it is not registered.
-func (b *beats) refresh(ctx context.Context, k beatKey) (*naming.Instance, error) {
+// refresh counts a heartbeat of some time ago and heals the instance; nil if it is
+// not registered.
+func (b *beats) refresh(ctx context.Context, k beatKey, ago time.Duration) (*naming.Instance, error) {
 	if b.instance(k) == nil {
 		return nil, nil
 	}
@@ -320,10 +385,51 @@ func (b *beats) refresh(ctx context.Context, k beatKey) (*naming.Instance, error
 		x.dropLocked()
 		return nil, nil
 	}
-	x.last = time.Now()
-	x.armLocked(x.last.Add(firstLook(i)))
+	x.heard(ago)
+	x.armLocked(time.Now().Add(firstLook(i) - ago))
 	if i.Healthy {
 		return i, nil
 	}
 	return i, b.setHealth(ctx, k, i, true)
+}
+
+// renew counts a heartbeat that came some time ago, perhaps to another node.
+func (b *beats) renew(k beatKey, ago time.Duration) {
+	_, err := b.refresh(consistency.WithForwarded(context.Background()), k, ago)
+	b.change(err)
+}
+
+// took begins to watch a client that has become this node's: its time begins anew.
+// It waits for nothing.
+func (b *beats) took(svc naming.ServiceKey, publisher string, i *naming.Instance) {
+	k := beatKey{svc, publisher}
+	s := b.shard(k)
+	s.mu.Lock()
+	x := s.byKey[k]
+	s.mu.Unlock()
+	if x != nil {
+		x.heard(0)
+	}
+	taken := time.Now()
+	b.timers.at(taken, taskFunc(func(time.Time) {
+		x := b.get(k)
+		defer x.mu.Unlock()
+		x.heard(time.Since(taken))
+		x.armLocked(taken.Add(firstLook(i)))
+	}))
+}
+
+// live tells whether a client was heard here so lately that no node can rightly have
+// taken it to be silent.
+func (b *beats) live(svc naming.ServiceKey, publisher string) bool {
+	k := beatKey{svc, publisher}
+	s := b.shard(k)
+	s.mu.Lock()
+	x := s.byKey[k]
+	s.mu.Unlock()
+	if x == nil || x.last.Load() == 0 {
+		return false
+	}
+	i := b.instance(k)
+	return i != nil && time.Since(x.lastHeard()) < min(unhealthyAfter(i), deletedAfter(i)/2)
 }

@@ -430,7 +430,7 @@ func TestBeats_RegistrationIsNeverLost(t *testing.T) {
 	for n := range 2000 {
 		f.register(t, service("a"), host("10.0.0.1"))
 		x := f.beats.get(key)
-		x.last = x.last.Add(-time.Hour) // silent for long
+		x.last.Add(int64(-time.Hour)) // silent for long
 		armed := x.armed
 		x.mu.Unlock()
 		var wg sync.WaitGroup
@@ -454,7 +454,7 @@ func TestBeats_DeregisteredDoesNotComeBack(t *testing.T) {
 		f.register(t, service("a"), host("10.0.0.1", func(i *naming.Instance) { i.Healthy = n%2 == 0 }))
 		x := f.beats.get(key)
 		if n%2 == 0 { // is to become unhealthy, else healthy
-			x.last = x.last.Add(-20 * time.Second)
+			x.last.Add(int64(-20 * time.Second))
 		}
 		armed := x.armed
 		x.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -115,13 +116,25 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		}
 		durable = link.forwarding(persistent)
 	}
-	ephemeral, err := distro.New(distro.Config{Node: cfg.Node})
+	distroConfig := distro.DefaultConfig()
+	distroConfig.Node, distroConfig.Logger, distroConfig.Metrics = cfg.Node, n.log, metrics
+	if cfg.clustered() {
+		link.configureDistro(&distroConfig, persistent)
+	}
+	ephemeral, err := distro.New(distroConfig)
 	if err != nil {
 		return n, err
 	}
 	n.add("distro", ephemeral.Start, ephemeral.Close)
 
 	n.registry = newRegistry(cfg, consistency.NewRouter(ephemeral, durable), n.log.With("component", "registry"), metrics)
+	state := func() *wire.StateReply { return n.state(persistent.State(), ephemeral.State(), version) }
+	if cfg.clustered() {
+		link.registry = n.registry
+		if err := n.serveNodes(link, persistent, ephemeral, state); err != nil {
+			return n, err
+		}
+	}
 	engine, err := push.New(cfg.Push, n.registry, metrics)
 	if err != nil {
 		return n, err
@@ -142,7 +155,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		ShutdownTimeout: cfg.ShutdownTimeout / 2,
 		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 		Version:         version,
-		Nodes:           func() []naming.NodeState { return n.nodes(link, persistent.State(), version) },
+		Nodes:           func() []naming.NodeState { return n.nodes(link, persistent.State(), state()) },
 	}, n.http, socket, n.registry, engine, n.log)
 	n.add("http", web.Start, web.Close)
 	return n, nil
@@ -153,9 +166,10 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 // needs them while it is being made, and they need the store: the functions of its
 // configuration reach them here.
 type link struct {
-	members *distro.Members
-	peers   *peers
-	roster  *roster
+	members  *distro.Members
+	peers    *peers
+	roster   *roster
+	registry *Registry
 }
 
 // configure gives the store's configuration its functions. They are called after
@@ -228,14 +242,54 @@ func (n *Node) connect(l *link, store *raftstore.Store, version string, metrics 
 	l.roster.changed = store.PeersChanged
 	l.members.Listen(func(distro.Event) { l.roster.wake(); store.PeersChanged() })
 
-	listener, err := listen(cfg.Bind, cfg.PeerPort, "peer-port")
+	n.add("roster", l.roster.start, l.roster.close)
+	return nil
+}
+
+// contactTime is how long a follower that was not heard of by its leader still
+// counts as in contact with it.
+const contactTime = 2 * time.Second
+
+// configureDistro gives the ephemeral store its nodes and its functions.
+func (l *link) configureDistro(cfg *distro.Config, persistent *raftstore.Store) {
+	cfg.Members = l.members
+	cfg.InContact = func() bool {
+		st := persistent.State()
+		return st.LeaderName != "" && st.LastContact >= 0 && st.LastContact < contactTime
+	}
+	cfg.Live = func(svc naming.ServiceKey, publisher string) bool { return l.registry.beats.live(svc, publisher) }
+	cfg.Took = func(svc naming.ServiceKey, publisher string, i *naming.Instance) {
+		l.registry.beats.took(svc, publisher, i)
+	}
+	cfg.Refused = func(ctx context.Context, m distro.Member) bool {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(m.IP, strconv.Itoa(m.PeerPort)))
+		if err == nil {
+			_ = c.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}
+}
+
+// serveNodes answers the other nodes, and passes to them what is theirs.
+func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distro.Store, state func() *wire.StateReply) error {
+	*n.registry.nodes = ownership{
+		owner: ephemeral.Owner, mayExpire: ephemeral.MayExpire, ask: l.peers.ask,
+		await: func(ctx context.Context, m *wire.ChangeReply) error {
+			return ephemeral.Await(ctx, distro.Mark{Node: m.GetNode(), Boot: m.GetBoot(), Seq: m.GetSeq()})
+		},
+	}
+	n.registry.renewals = newRenewals(n.registry.nodes, n.registry.beats.renew)
+	mark := func() *wire.ChangeReply {
+		m := ephemeral.Mark()
+		return &wire.ChangeReply{Node: m.Node, Boot: m.Boot, Seq: m.Seq}
+	}
+	listener, err := listen(n.cfg.Bind, n.cfg.PeerPort, "peer-port")
 	if err != nil {
 		return err
 	}
-	service := newPeerService(listener, store, func() *wire.StateReply { return stateReply(store.State(), version) }, n.log)
+	service := newPeerService(listener, persistent, n.registry, mark, state, n.log)
 	n.add("peer listener", nil, closeListener(listener))
 	n.add("peer service", service.start, service.close)
-	n.add("roster", l.roster.start, l.roster.close)
 	return nil
 }
 
@@ -264,8 +318,14 @@ func (l *link) forwarding(store *raftstore.Store) *forwarding {
 	}
 }
 
-func stateReply(s raftstore.State, version string) *wire.StateReply {
+// state is what this node tells the others of itself.
+func (n *Node) state(s raftstore.State, e distro.State, version string) *wire.StateReply {
+	holdings := make([]*wire.Holding, len(e.Owners))
+	for k, o := range e.Owners {
+		holdings[k] = &wire.Holding{Node: o.Node, Boot: o.Boot, Instances: int64(o.Instances), Root: o.Root, Gone: o.Gone}
+	}
 	return &wire.StateReply{
+		Holdings: holdings, Ready: n.Ready() == nil,
 		Node: s.Node, RaftId: s.ID, RaftAddr: s.Addr, Cluster: s.Cluster, Expect: int32(s.Expect), HasState: s.HasState,
 		Role: string(s.Role), Voter: s.Voter, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
 		Leader: s.LeaderName, Version: version,
@@ -273,8 +333,9 @@ func stateReply(s raftstore.State, version string) *wire.StateReply {
 }
 
 // nodes tells what this node knows of all nodes, sorted by name.
-func (n *Node) nodes(l *link, s raftstore.State, version string) []naming.NodeState {
-	self := stateNaming(stateReply(s, version))
+func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.NodeState {
+	states := []*wire.StateReply{own}
+	self := stateNaming(own)
 	self.Address, self.Self, self.Alive = net.JoinHostPort(n.IP(), strconv.Itoa(n.cfg.Port)), true, true
 	out := []naming.NodeState{self}
 	if l.members != nil {
@@ -284,6 +345,7 @@ func (n *Node) nodes(l *link, s raftstore.State, version string) []naming.NodeSt
 			}
 			o := naming.NodeState{Name: m.Name, Role: "unknown", Version: m.Version}
 			if state := l.roster.get(m.Name); state != nil {
+				states = append(states, state)
 				o = stateNaming(state)
 			}
 			o.Address, o.Alive = net.JoinHostPort(m.IP, strconv.Itoa(m.HTTPPort)), true
@@ -295,15 +357,53 @@ func (n *Node) nodes(l *link, s raftstore.State, version string) []naming.NodeSt
 			}
 		}
 	}
+	differs := differing(states)
+	for k := range out {
+		out[k].Differs = differs[out[k].Name]
+	}
 	slices.SortFunc(out, func(a, b naming.NodeState) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-func stateNaming(s *wire.StateReply) naming.NodeState {
-	return naming.NodeState{
-		Name: s.GetNode(), Role: s.GetRole(), Voter: s.GetVoter(), Term: s.GetTerm(),
-		LastIndex: s.GetLastIndex(), AppliedIndex: s.GetAppliedIndex(), Version: s.GetVersion(),
+// differing returns, by the name of a node, of how many owners it holds something
+// else than they do.
+func differing(states []*wire.StateReply) map[string]int {
+	type run struct {
+		node string
+		boot uint64
 	}
+	said := make(map[run]*wire.Holding)
+	for _, s := range states {
+		for _, h := range s.GetHoldings() {
+			if h.GetNode() == s.GetNode() && h.GetGone() == "" {
+				said[run{h.GetNode(), h.GetBoot()}] = h
+			}
+		}
+	}
+	out := make(map[string]int)
+	for _, s := range states {
+		held := make(map[run]*wire.Holding)
+		for _, h := range s.GetHoldings() {
+			held[run{h.GetNode(), h.GetBoot()}] = h
+		}
+		for r, h := range said {
+			if held[r].GetRoot() != h.GetRoot() || held[r].GetInstances() != h.GetInstances() {
+				out[s.GetNode()]++
+			}
+		}
+	}
+	return out
+}
+
+func stateNaming(s *wire.StateReply) naming.NodeState {
+	o := naming.NodeState{
+		Name: s.GetNode(), Role: s.GetRole(), Voter: s.GetVoter(), Term: s.GetTerm(),
+		LastIndex: s.GetLastIndex(), AppliedIndex: s.GetAppliedIndex(), Version: s.GetVersion(), Ready: s.GetReady(),
+	}
+	for _, h := range s.GetHoldings() {
+		o.Instances += int(h.GetInstances())
+	}
+	return o
 }
 
 // nextBoot returns the number of this start of the node: the time in milliseconds,
@@ -348,6 +448,9 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.closed = true
+	if n.registry != nil {
+		n.registry.stopping.Store(true)
+	}
 	var errs []error
 	for _, p := range slices.Backward(n.parts) {
 		if err := p.close(); err != nil {

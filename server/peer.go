@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/consistency"
+	"rollcall/naming"
 	"rollcall/server/wire"
 )
 
@@ -32,6 +33,8 @@ type peerService struct {
 	listener net.Listener
 	grpc     *grpc.Server
 	store    leading
+	registry *Registry
+	mark     func() *wire.ChangeReply // the changes of this node's ephemeral store so far
 	state    func() *wire.StateReply
 	log      *slog.Logger
 	wg       sync.WaitGroup
@@ -39,13 +42,18 @@ type peerService struct {
 
 const peerServiceName = "rollcall.peer.v1.Peer"
 
-func newPeerService(l net.Listener, store leading, state func() *wire.StateReply, log *slog.Logger) *peerService {
-	s := &peerService{listener: l, store: store, state: state, log: log.With("component", "peer"), grpc: grpc.NewServer(grpc.WaitForHandlers(true))}
+func newPeerService(l net.Listener, store leading, registry *Registry, mark func() *wire.ChangeReply, state func() *wire.StateReply, log *slog.Logger) *peerService {
+	s := &peerService{
+		listener: l, store: store, registry: registry, mark: mark, state: state,
+		log: log.With("component", "peer"), grpc: grpc.NewServer(grpc.WaitForHandlers(true)),
+	}
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: peerServiceName, HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{
 			peerMethod("Write", s.write), peerMethod("ReadIndex", s.readIndex),
 			peerMethod("Stats", s.stats), peerMethod("State", s.stateOf),
+			peerMethod("Register", s.register), peerMethod("Deregister", s.deregister),
+			peerMethod("Beat", s.beat), peerMethod("Renew", s.renew),
 		},
 	}, s)
 	return s
@@ -103,6 +111,43 @@ func (s *peerService) stats(context.Context, *wire.StatsRequest) (proto.Message,
 	return &wire.StatsReply{Term: term, LastIndex: last, ContactMs: contact.Milliseconds()}, nil
 }
 
+// The following serve requests of clients over HTTP that this node owns, as the
+// nodes that they came to see it.
+
+func (s *peerService) register(ctx context.Context, q *wire.RegisterRequest) (proto.Message, error) {
+	i := instanceOf(q.GetInstance())
+	if i == nil {
+		return nil, errors.New("register without an instance")
+	}
+	if err := s.registry.Register(consistency.WithForwarded(ctx), serviceKeyOf(q.GetService()), q.GetPublisher(), i); err != nil {
+		return nil, err
+	}
+	return &wire.OwnedReply{Change: s.mark()}, nil
+}
+
+func (s *peerService) deregister(ctx context.Context, q *wire.DeregisterRequest) (proto.Message, error) {
+	err := s.registry.Deregister(consistency.WithForwarded(ctx), serviceKeyOf(q.GetService()), q.GetPublisher(), true, q.GetIp(), int(q.GetPort()))
+	if err != nil {
+		return nil, err
+	}
+	return &wire.OwnedReply{Change: s.mark()}, nil
+}
+
+func (s *peerService) beat(ctx context.Context, q *wire.BeatRequest) (proto.Message, error) {
+	answer, err := s.registry.Beat(consistency.WithForwarded(ctx), serviceKeyOf(q.GetService()), q.GetIp(), int(q.GetPort()), instanceOf(q.GetInstance()))
+	if err != nil {
+		return nil, err
+	}
+	return &wire.BeatReply{Change: s.mark(), Known: answer.Known, IntervalMs: answer.Interval.Milliseconds()}, nil
+}
+
+func (s *peerService) renew(_ context.Context, q *wire.RenewRequest) (proto.Message, error) {
+	for _, x := range q.GetRenewals() {
+		s.registry.beats.renew(beatKey{serviceKeyOf(x.GetService()), x.GetPublisher()}, time.Duration(x.GetAgoMs())*time.Millisecond)
+	}
+	return &wire.RenewReply{}, nil
+}
+
 func (s *peerService) stateOf(context.Context, *wire.StateRequest) (proto.Message, error) {
 	return s.state(), nil
 }
@@ -129,6 +174,15 @@ func peerStatus(err error) error {
 	if _, ok := errors.AsType[*consistency.RedirectError](err); ok { // the other node finds out by itself who leads
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
+	if invalid, ok := errors.AsType[*naming.InvalidError](err); ok {
+		st, detailErr := status.New(codes.InvalidArgument, invalid.Text).WithDetails(&wire.Invalid{
+			Fault: int32(invalid.Fault), Field: invalid.Field, Text: invalid.Text,
+		})
+		if detailErr != nil {
+			return detailErr
+		}
+		return st.Err()
+	}
 	for _, e := range peerErrors() {
 		if errors.Is(err, e.err) {
 			return status.Error(e.code, err.Error())
@@ -140,6 +194,11 @@ func peerStatus(err error) error {
 // peerError is the reverse of peerStatus.
 func peerError(node string, err error) error {
 	code := status.Code(err)
+	for _, detail := range status.Convert(err).Details() {
+		if x, ok := detail.(*wire.Invalid); ok {
+			return &naming.InvalidError{Fault: naming.Fault(x.GetFault()), Field: x.GetField(), Text: x.GetText()}
+		}
+	}
 	for _, e := range peerErrors() {
 		if code == e.code {
 			return fmt.Errorf("%w: node %s: %s", e.err, node, strings.TrimPrefix(status.Convert(err).Message(), e.err.Error()+": "))

@@ -26,7 +26,14 @@ type Registry struct {
 	log    *slog.Logger
 	views  *views
 	beats  *beats
+	nodes  *ownership
 	timers *timers
+	// renewals passes heartbeats on to other nodes; nil on a node that is alone.
+	renewals *renewals
+	// stopping is set when the node is about to stop: that it closes connections
+	// says nothing about their clients.
+	stopping atomic.Bool
+
 	empty  emptyServices
 	absent absentOverrides
 	recent recentInstances
@@ -63,6 +70,7 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 	r.beats = newBeats(router, log)
 	r.timers = newTimers(r.beats.paused)
 	r.beats.timers = r.timers
+	r.nodes = r.beats.nodes
 	r.beats.expired = func(svc naming.ServiceKey, i *naming.Instance) { r.lost(svc, []*naming.Instance{i}, nil) }
 	r.loadSwitches()
 	router.Listen(r.changed)
@@ -82,6 +90,10 @@ func (r *Registry) start() error {
 	}
 	r.wg.Go(func() { r.timers.run(r.ctx.Done()) })
 	r.wg.Go(r.clean)
+	if r.renewals != nil {
+		r.beats.watch(time.Now())
+		r.wg.Go(func() { r.renewals.run(r.ctx) })
+	}
 	return nil
 }
 
@@ -142,12 +154,23 @@ func (r *Registry) publish(ctx context.Context, svc naming.ServiceKey, publisher
 		}
 		published[n] = r.identified(svc, i)
 	}
+	beats := ephemeral && !batch && publisher == published[0].Key().Address()
+	if beats {
+		if node, other := r.nodes.away(ctx, publisher); other {
+			done, err := r.nodes.register(ctx, node, svc, publisher, published[0])
+			if done {
+				return err
+			}
+			r.log.Debug("registration taken for another node", "peer", node, "instance", publisher, "err", err)
+		}
+		ctx = consistency.WithForwarded(ctx)
+	}
 	if err := r.checkKind(svc, ephemeral, batch); err != nil {
 		return err
 	}
 	before := r.router.Store(ephemeral).Published(svc, publisher)
 	var err error
-	if ephemeral && !batch && publisher == published[0].Key().Address() {
+	if beats {
 		err = r.beats.register(ctx, beatKey{svc, publisher}, published[0])
 	} else {
 		err = r.router.Publish(ctx, ephemeral, consistency.Publication{Service: svc, Publisher: publisher, Instances: published})
@@ -200,6 +223,16 @@ func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publis
 	if err := naming.CheckKey(svc); err != nil {
 		return err
 	}
+	if ephemeral {
+		if node, other := r.nodes.away(ctx, publisher); other {
+			done, err := r.nodes.deregister(ctx, node, svc, publisher, ip, port)
+			if done {
+				return err
+			}
+			r.log.Debug("deregistration taken for another node", "peer", node, "instance", publisher, "err", err)
+		}
+		ctx = consistency.WithForwarded(ctx)
+	}
 	var kept, gone []*naming.Instance
 	published := r.router.Store(ephemeral).Published(svc, publisher)
 	for _, i := range published {
@@ -248,13 +281,17 @@ func (r *Registry) dropOverrides(ctx context.Context, svc naming.ServiceKey, gon
 // a client that reconnects registers anew within that time, and subscribers see
 // nothing. It does not block.
 func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey) {
-	if len(services) == 0 {
+	if len(services) == 0 || r.stopping.Load() {
 		return
 	}
 	r.timers.at(time.Now().Add(r.cfg.Linger), taskFunc(func(time.Time) {
+		if r.stopping.Load() {
+			return
+		}
+		ctx := consistency.WithInferred(context.Background())
 		for _, svc := range services {
 			before := r.router.Store(true).Published(svc, publisher)
-			err := r.router.Publish(context.Background(), true, consistency.Publication{Service: svc, Publisher: publisher})
+			err := r.router.Publish(ctx, true, consistency.Publication{Service: svc, Publisher: publisher})
 			if err != nil {
 				r.log.Debug("remove after lost connection", "conn", publisher, "service", svc.String(), "err", err)
 			}

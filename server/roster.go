@@ -113,11 +113,13 @@ func (r *roster) look() {
 	}
 }
 
-// sameStanding tells whether two states differ in nothing but how far the log goes.
+// sameStanding tells whether two states differ in nothing but how far the log goes and
+// what ephemeral instances there are.
 func sameStanding(a, b *wire.StateReply) bool {
 	x, y := proto.CloneOf(a), proto.CloneOf(b)
 	for _, s := range []*wire.StateReply{x, y} {
 		s.Term, s.LastIndex, s.AppliedIndex, s.Leader, s.Role = 0, 0, 0, "", ""
+		s.Holdings, s.Ready = nil, false
 	}
 	return proto.Equal(x, y)
 }

@@ -305,9 +305,10 @@ func newNode() *cobra.Command {
 				return err
 			}
 			return t.print(c.OutOrStdout(), nodes, func(w io.Writer) {
-				_, _ = fmt.Fprintln(w, "NODE\tADDRESS\tALIVE\tROLE\tVOTER\tTERM\tINDEX\tAPPLIED\tVERSION")
+				_, _ = fmt.Fprintln(w, "NODE\tADDRESS\tALIVE\tREADY\tROLE\tVOTER\tTERM\tINDEX\tAPPLIED\tINSTANCES\tDIFFERS\tVERSION")
 				for _, n := range nodes {
-					_, _ = fmt.Fprintf(w, "%s\t%s\t%t\t%s\t%t\t%d\t%d\t%d\t%s\n", n.Name, n.Address, n.Alive, n.Role, n.Voter, n.Term, n.LastIndex, n.AppliedIndex, n.Version)
+					_, _ = fmt.Fprintf(w, "%s\t%s\t%t\t%t\t%s\t%t\t%d\t%d\t%d\t%d\t%d\t%s\n",
+						n.Name, n.Address, n.Alive, n.Ready, n.Role, n.Voter, n.Term, n.LastIndex, n.AppliedIndex, n.Instances, n.Differs, n.Version)
 				}
 			})
 		},

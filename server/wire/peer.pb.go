@@ -351,6 +351,8 @@ type StateReply struct {
 	AppliedIndex  uint64                 `protobuf:"varint,11,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
 	Leader        string                 `protobuf:"bytes,12,opt,name=leader,proto3" json:"leader,omitempty"` // its name
 	Version       string                 `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
+	Holdings      []*Holding             `protobuf:"bytes,14,rep,name=holdings,proto3" json:"holdings,omitempty"`
+	Ready         bool                   `protobuf:"varint,15,opt,name=ready,proto3" json:"ready,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +478,834 @@ func (x *StateReply) GetVersion() string {
 	return ""
 }
 
+func (x *StateReply) GetHoldings() []*Holding {
+	if x != nil {
+		return x.Holdings
+	}
+	return nil
+}
+
+func (x *StateReply) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+// RegisterRequest asks the node that owns a client over HTTP to register its
+// instance.
+type RegisterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       *PeerService           `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Publisher     string                 `protobuf:"bytes,2,opt,name=publisher,proto3" json:"publisher,omitempty"` // the client's ip:port
+	Instance      *PeerInstance          `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterRequest) Reset() {
+	*x = RegisterRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterRequest) ProtoMessage() {}
+
+func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
+func (*RegisterRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RegisterRequest) GetService() *PeerService {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+func (x *RegisterRequest) GetPublisher() string {
+	if x != nil {
+		return x.Publisher
+	}
+	return ""
+}
+
+func (x *RegisterRequest) GetInstance() *PeerInstance {
+	if x != nil {
+		return x.Instance
+	}
+	return nil
+}
+
+// DeregisterRequest asks the same node to withdraw it.
+type DeregisterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       *PeerService           `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Publisher     string                 `protobuf:"bytes,2,opt,name=publisher,proto3" json:"publisher,omitempty"`
+	Ip            string                 `protobuf:"bytes,3,opt,name=ip,proto3" json:"ip,omitempty"`
+	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeregisterRequest) Reset() {
+	*x = DeregisterRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeregisterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeregisterRequest) ProtoMessage() {}
+
+func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
+func (*DeregisterRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeregisterRequest) GetService() *PeerService {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+func (x *DeregisterRequest) GetPublisher() string {
+	if x != nil {
+		return x.Publisher
+	}
+	return ""
+}
+
+func (x *DeregisterRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *DeregisterRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+type OwnedReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Change        *ChangeReply           `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnedReply) Reset() {
+	*x = OwnedReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnedReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnedReply) ProtoMessage() {}
+
+func (x *OwnedReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnedReply.ProtoReflect.Descriptor instead.
+func (*OwnedReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *OwnedReply) GetChange() *ChangeReply {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+// ChangeReply says when the change is to be seen: by a node that has the changes of
+// the one that answers up to the mark.
+type ChangeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Boot          uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeReply) Reset() {
+	*x = ChangeReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeReply) ProtoMessage() {}
+
+func (x *ChangeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
+func (*ChangeReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ChangeReply) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ChangeReply) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *ChangeReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// BeatRequest passes on a heartbeat whose answer the asking node does not know.
+type BeatRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       *PeerService           `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Ip            string                 `protobuf:"bytes,2,opt,name=ip,proto3" json:"ip,omitempty"`
+	Port          int32                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Instance      *PeerInstance          `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"` // absent in a light heartbeat
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeatRequest) Reset() {
+	*x = BeatRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeatRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeatRequest) ProtoMessage() {}
+
+func (x *BeatRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
+func (*BeatRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BeatRequest) GetService() *PeerService {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+func (x *BeatRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *BeatRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *BeatRequest) GetInstance() *PeerInstance {
+	if x != nil {
+		return x.Instance
+	}
+	return nil
+}
+
+type BeatReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Change        *ChangeReply           `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	Known         bool                   `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	IntervalMs    int64                  `protobuf:"varint,3,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeatReply) Reset() {
+	*x = BeatReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeatReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeatReply) ProtoMessage() {}
+
+func (x *BeatReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
+func (*BeatReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BeatReply) GetChange() *ChangeReply {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *BeatReply) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *BeatReply) GetIntervalMs() int64 {
+	if x != nil {
+		return x.IntervalMs
+	}
+	return 0
+}
+
+// RenewRequest passes on heartbeats that another node has answered.
+type RenewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Renewals      []*Renewal             `protobuf:"bytes,1,rep,name=renewals,proto3" json:"renewals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RenewRequest) GetRenewals() []*Renewal {
+	if x != nil {
+		return x.Renewals
+	}
+	return nil
+}
+
+type Renewal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       *PeerService           `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Publisher     string                 `protobuf:"bytes,2,opt,name=publisher,proto3" json:"publisher,omitempty"`
+	AgoMs         int64                  `protobuf:"varint,3,opt,name=ago_ms,json=agoMs,proto3" json:"ago_ms,omitempty"` // when the heartbeat came, before this message was sent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renewal) Reset() {
+	*x = Renewal{}
+	mi := &file_server_wire_peer_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renewal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renewal) ProtoMessage() {}
+
+func (x *Renewal) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renewal.ProtoReflect.Descriptor instead.
+func (*Renewal) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Renewal) GetService() *PeerService {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+func (x *Renewal) GetPublisher() string {
+	if x != nil {
+		return x.Publisher
+	}
+	return ""
+}
+
+func (x *Renewal) GetAgoMs() int64 {
+	if x != nil {
+		return x.AgoMs
+	}
+	return 0
+}
+
+type RenewReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewReply) Reset() {
+	*x = RenewReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewReply) ProtoMessage() {}
+
+func (x *RenewReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
+func (*RenewReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{16}
+}
+
+type PeerService struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerService) Reset() {
+	*x = PeerService{}
+	mi := &file_server_wire_peer_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerService) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerService) ProtoMessage() {}
+
+func (x *PeerService) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerService.ProtoReflect.Descriptor instead.
+func (*PeerService) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PeerService) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PeerService) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PeerService) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type PeerInstance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Ip            string                 `protobuf:"bytes,2,opt,name=ip,proto3" json:"ip,omitempty"`
+	Port          int32                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Cluster       string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Weight        float64                `protobuf:"fixed64,5,opt,name=weight,proto3" json:"weight,omitempty"`
+	Healthy       bool                   `protobuf:"varint,6,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Enabled       bool                   `protobuf:"varint,7,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	Ephemeral     bool                   `protobuf:"varint,8,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	Metadata      map[string]string      `protobuf:"bytes,9,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerInstance) Reset() {
+	*x = PeerInstance{}
+	mi := &file_server_wire_peer_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerInstance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerInstance) ProtoMessage() {}
+
+func (x *PeerInstance) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerInstance.ProtoReflect.Descriptor instead.
+func (*PeerInstance) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PeerInstance) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PeerInstance) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *PeerInstance) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PeerInstance) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *PeerInstance) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *PeerInstance) GetHealthy() bool {
+	if x != nil {
+		return x.Healthy
+	}
+	return false
+}
+
+func (x *PeerInstance) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *PeerInstance) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+func (x *PeerInstance) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+// Invalid is the detail of an error that is the fault of the client's request.
+type Invalid struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fault         int32                  `protobuf:"varint,1,opt,name=fault,proto3" json:"fault,omitempty"`
+	Field         string                 `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Invalid) Reset() {
+	*x = Invalid{}
+	mi := &file_server_wire_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Invalid) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Invalid) ProtoMessage() {}
+
+func (x *Invalid) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Invalid.ProtoReflect.Descriptor instead.
+func (*Invalid) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Invalid) GetFault() int32 {
+	if x != nil {
+		return x.Fault
+	}
+	return 0
+}
+
+func (x *Invalid) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Invalid) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Holding is what a node holds of the ephemeral instances that one run of a node
+// owns. Where nodes agree, their holdings are the same.
+type Holding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Boot          uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
+	Instances     int64                  `protobuf:"varint,3,opt,name=instances,proto3" json:"instances,omitempty"`
+	Root          uint64                 `protobuf:"fixed64,4,opt,name=root,proto3" json:"root,omitempty"` // digest of the instances and their versions
+	Gone          string                 `protobuf:"bytes,5,opt,name=gone,proto3" json:"gone,omitempty"`   // why the owner is, empty if it is not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holding) Reset() {
+	*x = Holding{}
+	mi := &file_server_wire_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holding) ProtoMessage() {}
+
+func (x *Holding) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holding.ProtoReflect.Descriptor instead.
+func (*Holding) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Holding) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Holding) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *Holding) GetInstances() int64 {
+	if x != nil {
+		return x.Instances
+	}
+	return 0
+}
+
+func (x *Holding) GetRoot() uint64 {
+	if x != nil {
+		return x.Root
+	}
+	return 0
+}
+
+func (x *Holding) GetGone() string {
+	if x != nil {
+		return x.Gone
+	}
+	return ""
+}
+
 var File_server_wire_peer_proto protoreflect.FileDescriptor
 
 const file_server_wire_peer_proto_rawDesc = "" +
@@ -498,7 +1328,7 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"last_index\x18\x02 \x01(\x04R\tlastIndex\x12\x1d\n" +
 	"\n" +
 	"contact_ms\x18\x03 \x01(\x12R\tcontactMs\"\x0e\n" +
-	"\fStateRequest\"\xd9\x02\n" +
+	"\fStateRequest\"\xa6\x03\n" +
 	"\n" +
 	"StateReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
@@ -515,7 +1345,70 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	" \x01(\x04R\tlastIndex\x12#\n" +
 	"\rapplied_index\x18\v \x01(\x04R\fappliedIndex\x12\x16\n" +
 	"\x06leader\x18\f \x01(\tR\x06leader\x12\x18\n" +
-	"\aversion\x18\r \x01(\tR\aversionB\x16Z\x14rollcall/server/wireb\x06proto3"
+	"\aversion\x18\r \x01(\tR\aversion\x125\n" +
+	"\bholdings\x18\x0e \x03(\v2\x19.rollcall.peer.v1.HoldingR\bholdings\x12\x14\n" +
+	"\x05ready\x18\x0f \x01(\bR\x05ready\"\xa4\x01\n" +
+	"\x0fRegisterRequest\x127\n" +
+	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
+	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12:\n" +
+	"\binstance\x18\x03 \x01(\v2\x1e.rollcall.peer.v1.PeerInstanceR\binstance\"\x8e\x01\n" +
+	"\x11DeregisterRequest\x127\n" +
+	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
+	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12\x0e\n" +
+	"\x02ip\x18\x03 \x01(\tR\x02ip\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\x05R\x04port\"C\n" +
+	"\n" +
+	"OwnedReply\x125\n" +
+	"\x06change\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.ChangeReplyR\x06change\"G\n" +
+	"\vChangeReply\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"\xa6\x01\n" +
+	"\vBeatRequest\x127\n" +
+	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x0e\n" +
+	"\x02ip\x18\x02 \x01(\tR\x02ip\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\x05R\x04port\x12:\n" +
+	"\binstance\x18\x04 \x01(\v2\x1e.rollcall.peer.v1.PeerInstanceR\binstance\"y\n" +
+	"\tBeatReply\x125\n" +
+	"\x06change\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.ChangeReplyR\x06change\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\x12\x1f\n" +
+	"\vinterval_ms\x18\x03 \x01(\x03R\n" +
+	"intervalMs\"E\n" +
+	"\fRenewRequest\x125\n" +
+	"\brenewals\x18\x01 \x03(\v2\x19.rollcall.peer.v1.RenewalR\brenewals\"w\n" +
+	"\aRenewal\x127\n" +
+	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
+	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12\x15\n" +
+	"\x06ago_ms\x18\x03 \x01(\x03R\x05agoMs\"\f\n" +
+	"\n" +
+	"RenewReply\"U\n" +
+	"\vPeerService\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xcd\x02\n" +
+	"\fPeerInstance\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
+	"\x02ip\x18\x02 \x01(\tR\x02ip\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\x05R\x04port\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\x12\x16\n" +
+	"\x06weight\x18\x05 \x01(\x01R\x06weight\x12\x18\n" +
+	"\ahealthy\x18\x06 \x01(\bR\ahealthy\x12\x18\n" +
+	"\aenabled\x18\a \x01(\bR\aenabled\x12\x1c\n" +
+	"\tephemeral\x18\b \x01(\bR\tephemeral\x12H\n" +
+	"\bmetadata\x18\t \x03(\v2,.rollcall.peer.v1.PeerInstance.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
+	"\aInvalid\x12\x14\n" +
+	"\x05fault\x18\x01 \x01(\x05R\x05fault\x12\x14\n" +
+	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"w\n" +
+	"\aHolding\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x1c\n" +
+	"\tinstances\x18\x03 \x01(\x03R\tinstances\x12\x12\n" +
+	"\x04root\x18\x04 \x01(\x06R\x04root\x12\x12\n" +
+	"\x04gone\x18\x05 \x01(\tR\x04goneB\x16Z\x14rollcall/server/wireb\x06proto3"
 
 var (
 	file_server_wire_peer_proto_rawDescOnce sync.Once
@@ -529,23 +1422,48 @@ func file_server_wire_peer_proto_rawDescGZIP() []byte {
 	return file_server_wire_peer_proto_rawDescData
 }
 
-var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_server_wire_peer_proto_goTypes = []any{
-	(*WriteRequest)(nil),     // 0: rollcall.peer.v1.WriteRequest
-	(*WriteReply)(nil),       // 1: rollcall.peer.v1.WriteReply
-	(*ReadIndexRequest)(nil), // 2: rollcall.peer.v1.ReadIndexRequest
-	(*ReadIndexReply)(nil),   // 3: rollcall.peer.v1.ReadIndexReply
-	(*StatsRequest)(nil),     // 4: rollcall.peer.v1.StatsRequest
-	(*StatsReply)(nil),       // 5: rollcall.peer.v1.StatsReply
-	(*StateRequest)(nil),     // 6: rollcall.peer.v1.StateRequest
-	(*StateReply)(nil),       // 7: rollcall.peer.v1.StateReply
+	(*WriteRequest)(nil),      // 0: rollcall.peer.v1.WriteRequest
+	(*WriteReply)(nil),        // 1: rollcall.peer.v1.WriteReply
+	(*ReadIndexRequest)(nil),  // 2: rollcall.peer.v1.ReadIndexRequest
+	(*ReadIndexReply)(nil),    // 3: rollcall.peer.v1.ReadIndexReply
+	(*StatsRequest)(nil),      // 4: rollcall.peer.v1.StatsRequest
+	(*StatsReply)(nil),        // 5: rollcall.peer.v1.StatsReply
+	(*StateRequest)(nil),      // 6: rollcall.peer.v1.StateRequest
+	(*StateReply)(nil),        // 7: rollcall.peer.v1.StateReply
+	(*RegisterRequest)(nil),   // 8: rollcall.peer.v1.RegisterRequest
+	(*DeregisterRequest)(nil), // 9: rollcall.peer.v1.DeregisterRequest
+	(*OwnedReply)(nil),        // 10: rollcall.peer.v1.OwnedReply
+	(*ChangeReply)(nil),       // 11: rollcall.peer.v1.ChangeReply
+	(*BeatRequest)(nil),       // 12: rollcall.peer.v1.BeatRequest
+	(*BeatReply)(nil),         // 13: rollcall.peer.v1.BeatReply
+	(*RenewRequest)(nil),      // 14: rollcall.peer.v1.RenewRequest
+	(*Renewal)(nil),           // 15: rollcall.peer.v1.Renewal
+	(*RenewReply)(nil),        // 16: rollcall.peer.v1.RenewReply
+	(*PeerService)(nil),       // 17: rollcall.peer.v1.PeerService
+	(*PeerInstance)(nil),      // 18: rollcall.peer.v1.PeerInstance
+	(*Invalid)(nil),           // 19: rollcall.peer.v1.Invalid
+	(*Holding)(nil),           // 20: rollcall.peer.v1.Holding
+	nil,                       // 21: rollcall.peer.v1.PeerInstance.MetadataEntry
 }
 var file_server_wire_peer_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	20, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
+	17, // 1: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	18, // 2: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	17, // 3: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	11, // 4: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	17, // 5: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
+	18, // 6: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	11, // 7: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	15, // 8: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
+	17, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
+	21, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_server_wire_peer_proto_init() }
@@ -559,7 +1477,7 @@ func file_server_wire_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_wire_peer_proto_rawDesc), len(file_server_wire_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

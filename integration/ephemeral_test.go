@@ -1,0 +1,91 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fleetServices are the services of the stories: some over gRPC, some over HTTP.
+func fleetServices(f *Fleet, grpc, web int, at ...*Node) []string {
+	var services []string
+	for k := range 3 {
+		name := fmt.Sprintf("grpc-%d", k)
+		f.Publish(name, grpc/3, at...)
+		services = append(services, name)
+	}
+	for k := range 3 {
+		name := fmt.Sprintf("http-%d", k)
+		f.Beat(name, web/3)
+		services = append(services, name)
+	}
+	return services
+}
+
+func TestEphemeral_WrittenOnOneReadOnAll(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	for n := range 60 {
+		at := c.Nodes[n%3]
+		address := Params{"serviceName": "all", "ip": fmt.Sprintf("10.0.0.%d", n), "port": "80"}
+		r := at.Do(t, http.MethodPost, "/nacos/v1/ns/instance", address)
+		require.Equal(t, "ok", r.Body)
+		_, ok := list(t, at, Params{"serviceName": "all"}).Host(fmt.Sprintf("10.0.0.%d:80", n))
+		require.True(t, ok, "the node that took the registration does not show it")
+		if n%2 == 1 { // a client may go to another node with its next request
+			r = c.Nodes[(n+1)%3].Do(t, http.MethodDelete, "/nacos/v1/ns/instance", address)
+			require.Equal(t, "ok", r.Body)
+		}
+	}
+	for _, node := range c.Nodes {
+		require.Eventually(t, func() bool { return len(list(t, node, Params{"serviceName": "all"}).Hosts) == 30 }, 2*time.Second, 10*time.Millisecond)
+	}
+}
+
+func TestEphemeral_KilledNodeIsNotSeen(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	f := StartFleet(t, c.Nodes)
+	services := fleetServices(f, 300, 90, c.Nodes[0])
+	f.Complete(t, 20*time.Second, c.Nodes...)
+	f.Subscribe(100, services, c.Nodes[1:]...)
+	f.Watched(t, 100*len(services))
+	c.Nodes[0].Kill(t)
+	f.Holds(t, 40*time.Second, c.Nodes[1:]...) // longer than the grace
+	f.Unharmed(t)
+}
+
+func TestEphemeral_PausedNodeIsNotSeen(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	f := StartFleet(t, c.Nodes)
+	services := fleetServices(f, 300, 90, c.Nodes...)
+	f.Complete(t, 20*time.Second, c.Nodes...)
+	f.Subscribe(100, services, c.Nodes...)
+	f.Watched(t, 100*len(services))
+	c.Nodes[0].Pause(t)
+	f.Holds(t, 30*time.Second, c.Nodes[1:]...)
+	c.Nodes[0].Resume(t)
+	f.Complete(t, 10*time.Second, c.Nodes...)
+	f.Holds(t, 40*time.Second, c.Nodes...)
+	f.Unharmed(t)
+}
+
+func TestEphemeral_RollingRestartIsNotSeen(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	f := StartFleet(t, c.Nodes)
+	services := fleetServices(f, 300, 90, c.Nodes...)
+	f.Complete(t, 20*time.Second, c.Nodes...)
+	f.Subscribe(100, services, c.Nodes...)
+	f.Watched(t, 100*len(services))
+	for _, node := range c.Nodes {
+		node.Restart(t)
+		f.Complete(t, 10*time.Second, c.Nodes...)
+	}
+	f.Holds(t, 40*time.Second, c.Nodes...)
+	f.Unharmed(t)
+}
