@@ -441,6 +441,35 @@ func TestCore_AnInferredDeletionYields(t *testing.T) {
 	})
 }
 
+func TestCore_AnInferredSilenceYields(t *testing.T) {
+	const publisher = "10.0.0.5:8080"
+	for _, heard := range []bool{true, false} {
+		t.Run(fmt.Sprint("heard ", heard), func(t *testing.T) {
+			g := groupOf(t, asIs, "n1", "n2")
+			g.publish("n1", publisher, host(5))
+			g.pass(time.Second)
+			g.drop = func(_, to string, m *message) bool {
+				for n := range m.datums {
+					m.datums[n].heard = to == "n2" && heard
+				}
+				return false
+			}
+			n1 := g.cores["n1"]
+			n1.local(g.now, func() {
+				s := n1.service(service("s"))
+				i := host(5).With(func(i *naming.Instance) { i.Healthy = false })
+				n1.put(n1.enter(s, publisher, i), i, n1.clock.next(g.now), true)
+			})
+			g.pass(time.Second)
+			for _, name := range []string{"n1", "n2"} {
+				s, _ := g.cores[name].table.Service(service("s"))
+				require.Equal(t, heard, s.Instances[0].Healthy, name)
+			}
+			g.equal()
+		})
+	}
+}
+
 func TestCore_DatumsOverHTTPGetAnOwnerThatIsThere(t *testing.T) {
 	g := groupOf(t, asIs, "n1", "n2", "n3")
 	for n := range 300 {

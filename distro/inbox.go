@@ -76,7 +76,7 @@ func (s *Store) listen(m *message) {
 		return
 	}
 	for n := range m.datums {
-		if d := &m.datums[n]; d.tombstone && d.inferred && isAddress(d.publisher) {
+		if d := &m.datums[n]; d.inferred && isAddress(d.publisher) && (d.tombstone || !d.instance.Healthy) {
 			d.heard = s.cfg.Live(d.service, d.publisher)
 		}
 	}

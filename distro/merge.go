@@ -184,7 +184,7 @@ func (c *core) merge(d *datum) (e *entry, older bool) {
 		// that is gone for good was removed: the sender missed that.
 		c.write(e, keyOnly(d.instance), value{time: d.time + 1, tombstone: true, inferred: true})
 		return e, true
-	case d.tombstone && !e.tombstone && c.denies(e, d):
+	case !e.tombstone && (d.tombstone || d.silences(e)) && c.denies(e, d):
 		c.write(e, e.instance, value{time: d.time + 1})
 		return e, true
 	case d.tombstone && d.inferred && !e.tombstone && !isAddress(e.publisher) && !e.owner.gone() && d.owner != e.owner.origin:
@@ -209,9 +209,16 @@ func (c *core) merge(d *datum) (e *entry, older bool) {
 	return e, false
 }
 
+// silences tells whether a datum says of an instance over HTTP that it is unhealthy,
+// because its client was not heard.
+func (d *datum) silences(e *entry) bool {
+	return !d.tombstone && d.inferred && isAddress(d.publisher) && e.instance.Healthy && !d.instance.Healthy
+}
+
 // denies tells whether this node knows that the instance lives, though another one
-// removed it: no other may remove what clients that are connected here have
-// published, and none may take an instance to be silent that is heard here.
+// removed it or took it to be silent: no other may remove what clients that are
+// connected here have published, and none may conclude anything from the silence of
+// a client that is heard here.
 func (c *core) denies(e *entry, d *datum) bool {
 	if !isAddress(e.publisher) {
 		return e.owner == c.self

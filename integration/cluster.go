@@ -49,7 +49,7 @@ func StartCluster(tb testing.TB, n int, options ...Option) *Cluster {
 func (c *Cluster) introduce() {
 	var gossip []string
 	for _, node := range c.Nodes {
-		gossip = append(gossip, net.JoinHostPort("127.0.0.1", strconv.Itoa(node.port-1001)))
+		gossip = append(gossip, net.JoinHostPort(node.host, strconv.Itoa(node.port-1001)))
 	}
 	for k, node := range c.Nodes {
 		node.args = append(node.args, "--node", fmt.Sprintf("n%d", k+1),

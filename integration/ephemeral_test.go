@@ -89,3 +89,27 @@ func TestEphemeral_RollingRestartIsNotSeen(t *testing.T) {
 	f.Holds(t, 40*time.Second, c.Nodes...)
 	f.Unharmed(t)
 }
+
+func TestEphemeral_PartitionHeals(t *testing.T) {
+	t.Parallel()
+	network := StartNetwork(t)
+	c := StartCluster(t, 3, network.On())
+	f := StartFleet(t, c.Nodes)
+	services := fleetServices(f, 60, 60, c.Nodes...)
+	f.Complete(t, 20*time.Second, c.Nodes...)
+	f.Subscribe(30, services, c.Nodes...)
+	f.Watched(t, 30*len(services))
+
+	network.Isolate(t, c.Nodes[0], c.Nodes...)
+	// Both sides take registrations and deregistrations.
+	both := []*Node{c.Nodes[0], c.Nodes[1]}
+	for k, node := range both {
+		f.Publish(fmt.Sprintf("cut-%d", k), 20, node)
+	}
+	f.Leave(services[0], 5)
+	f.Holds(t, 60*time.Second) // nothing is asked of the lists: the sides differ
+	network.Heal(t)
+	f.Complete(t, 10*time.Second, c.Nodes...)
+	f.Holds(t, 40*time.Second, c.Nodes...)
+	f.Unharmed(t)
+}

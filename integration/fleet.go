@@ -28,11 +28,13 @@ type Fleet struct {
 	wg    sync.WaitGroup
 
 	mu        sync.Mutex
+	clients   map[string][]*grpcClient // publishers, by service
 	instances map[string]map[string]bool // by service: addresses whose clients live; true: acknowledged
 	removals  []string
 	empties   []string
 	refused   []string // calls that failed at every node
 	pushes    int
+	added     int
 	moves     int
 }
 
@@ -48,7 +50,7 @@ const (
 // StartFleet returns a fleet without clients. It ends with the test.
 func StartFleet(tb testing.TB, nodes []*Node) *Fleet {
 	tb.Helper()
-	f := &Fleet{nodes: nodes, done: make(chan struct{}), instances: make(map[string]map[string]bool)}
+	f := &Fleet{nodes: nodes, done: make(chan struct{}), clients: make(map[string][]*grpcClient), instances: make(map[string]map[string]bool)}
 	tb.Cleanup(f.Stop)
 	return f
 }
@@ -69,8 +71,40 @@ func (f *Fleet) Publish(service string, n int, at ...*Node) {
 	for k := range n {
 		ip := f.add(service)
 		node := at[k%len(at)]
-		f.wg.Go(func() { f.grpc(node, func(c *Conn) bool { return f.register(c, service, ip) }, nil) })
+		client := &grpcClient{
+			setUp: func(c *Conn) bool { return f.register(c, service, ip) },
+			leave: func(c *Conn) { f.deregister(c, service, ip) },
+			quit:  make(chan struct{}),
+			ip:    ip,
+		}
+		f.mu.Lock()
+		f.clients[service] = append(f.clients[service], client)
+		f.mu.Unlock()
+		f.wg.Go(func() { f.run(client, node) })
 	}
+}
+
+// Leave lets n of the clients over gRPC deregister their instance of the service
+// and end.
+func (f *Fleet) Leave(service string, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, client := range f.clients[service][:n] {
+		close(client.quit)
+	}
+	f.clients[service] = f.clients[service][n:]
+}
+
+// Die lets n of the clients over gRPC end as a crash does.
+func (f *Fleet) Die(service string, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, client := range f.clients[service][:n] {
+		client.leave = func(*Conn) {}
+		delete(f.instances[service], client.ip+":80")
+		close(client.quit)
+	}
+	f.clients[service] = f.clients[service][n:]
 }
 
 // Beat starts n clients over HTTP; they talk to any node each time.
@@ -88,7 +122,7 @@ func (f *Fleet) Subscribe(n int, services []string, at ...*Node) {
 		node := at[k%len(at)]
 		f.wg.Go(func() {
 			s := &watcher{fleet: f, seen: make(map[string][]string)}
-			f.grpc(node, func(c *Conn) bool { return s.subscribe(c, services) }, s.message)
+			f.run(&grpcClient{setUp: func(c *Conn) bool { return s.subscribe(c, services) }, message: s.message}, node)
 		})
 	}
 }
@@ -100,22 +134,34 @@ func (f *Fleet) add(service string) (ip string) {
 	if f.instances[service] == nil {
 		f.instances[service] = make(map[string]bool)
 	}
-	n := len(f.instances[service])
-	ip = fmt.Sprintf("10.%d.%d.%d", 1+len(f.instances), n>>8, n&255)
+	f.added++
+	ip = fmt.Sprintf("10.0.%d.%d", f.added>>8, f.added&255)
 	f.instances[service][ip+":80"] = false
 	return ip
 }
 
-// grpc keeps a client connected until the fleet ends. It is set up at each
-// connection; message gets what the server sends besides.
-func (f *Fleet) grpc(node *Node, setUp func(*Conn) bool, message func(*Conn, Message)) {
+// grpcClient is one client over gRPC.
+type grpcClient struct {
+	setUp   func(*Conn) bool     // at each connection
+	message func(*Conn, Message) // what the server sends
+	leave   func(*Conn)          // when quit is closed
+	quit    chan struct{}
+	ip      string // of its instance
+}
+
+// run keeps a client connected until it or the fleet ends.
+func (f *Fleet) run(client *grpcClient, node *Node) {
 	for {
 		if c, err := TryConnect(node.GRPCAddr(), WithCallTime(fleetCall)); err == nil {
 			to := f.other(node)
-			if setUp(c) {
-				to = f.stay(c, node, message)
+			ended := false
+			if client.setUp(c) {
+				to, ended = f.stay(c, node, client)
 			}
 			c.Close()
+			if ended {
+				return
+			}
 			node = to
 			f.mu.Lock()
 			f.moves++
@@ -129,17 +175,21 @@ func (f *Fleet) grpc(node *Node, setUp func(*Conn) bool, message func(*Conn, Mes
 	}
 }
 
-// stay returns the node to go to once the connection is of no use any more.
-func (f *Fleet) stay(c *Conn, node *Node, message func(*Conn, Message)) *Node {
+// stay returns the node to go to once the connection is of no use any more, or that
+// the client has ended.
+func (f *Fleet) stay(c *Conn, node *Node, client *grpcClient) (to *Node, ended bool) {
 	check := time.NewTicker(fleetCheck)
 	defer check.Stop()
 	failed := 0
 	for {
 		select {
 		case <-f.done:
-			return node
+			return node, true
+		case <-client.quit:
+			client.leave(c)
+			return node, true
 		case <-c.Ended():
-			return f.other(node)
+			return f.other(node), false
 		case <-check.C:
 			failed = 0
 			for failed < fleetChecks {
@@ -149,7 +199,7 @@ func (f *Fleet) stay(c *Conn, node *Node, message func(*Conn, Message)) *Node {
 				failed++
 			}
 			if failed == fleetChecks {
-				return f.other(node)
+				return f.other(node), false
 			}
 		case <-c.arrived:
 			for {
@@ -158,10 +208,10 @@ func (f *Fleet) stay(c *Conn, node *Node, message func(*Conn, Message)) *Node {
 					break
 				}
 				if m.Type == "ConnectResetRequest" {
-					return f.named(m, node)
+					return f.named(m, node), false
 				}
-				if message != nil {
-					message(c, m)
+				if client.message != nil {
+					client.message(c, m)
 				}
 			}
 		}
@@ -208,6 +258,14 @@ func (f *Fleet) register(c *Conn, service, ip string) bool {
 	}
 	f.acknowledged(service, ip)
 	return true
+}
+
+// deregister makes as many tries as the SDKs do: one.
+func (f *Fleet) deregister(c *Conn, service, ip string) {
+	f.mu.Lock()
+	delete(f.instances[service], ip+":80")
+	f.mu.Unlock()
+	_, _ = c.TryCall("InstanceRequest", Service{Name: service}.fields().With(Fields{"type": "deregisterInstance", "instance": Instance(ip, 80)}))
 }
 
 func (f *Fleet) acknowledged(service, ip string) {

@@ -114,7 +114,10 @@ func WithDataDir(dir string) Option {
 
 // Node is one server process, from the outside.
 type Node struct {
+	host    string // its address
 	port    int
+	netns   string       // the network namespace that it runs in; empty: that of the test
+	prepare func() error // makes the namespace
 	dataDir string
 	args    []string
 	env     []string
@@ -153,12 +156,17 @@ func NewNode(options ...Option) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{port: port, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	n := &Node{host: "127.0.0.1", port: port, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	for _, o := range options {
 		o(n)
 	}
 	if n.dataDir == "" {
 		return nil, errors.New("a node needs a data folder")
+	}
+	if n.prepare != nil {
+		if err := n.prepare(); err != nil {
+			return nil, err
+		}
 	}
 	return n, nil
 }
@@ -167,10 +175,10 @@ func NewNode(options ...Option) (*Node, error) {
 func (n *Node) Start() error { return n.start() }
 
 // Addr is the HTTP address, host:port.
-func (n *Node) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
+func (n *Node) Addr() string { return net.JoinHostPort(n.host, strconv.Itoa(n.port)) }
 
 // GRPCAddr is the address of the gRPC port for SDKs.
-func (n *Node) GRPCAddr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.GRPCPort())) }
+func (n *Node) GRPCAddr() string { return net.JoinHostPort(n.host, strconv.Itoa(n.GRPCPort())) }
 
 // HTTPPort is the main port.
 func (n *Node) HTTPPort() int { return n.port }
@@ -321,8 +329,11 @@ func (n *Node) start() error {
 		return err
 	}
 	args := append([]string{
-		"server", "--port", strconv.Itoa(n.port), "--data-dir", n.dataDir, "--bind", "127.0.0.1",
+		"server", "--port", strconv.Itoa(n.port), "--data-dir", n.dataDir, "--bind", n.host,
 	}, n.args...)
+	if n.netns != "" { // ip becomes the process that it starts
+		path, args = "ip", append([]string{"netns", "exec", n.netns, path}, args...)
+	}
 	cmd := exec.CommandContext(context.Background(), path, args...)
 	cmd.Env = append(cleanEnv(), n.env...)
 	cmd.Stdout, cmd.Stderr = &n.log, &n.log

@@ -37,6 +37,8 @@ type Config struct {
 	BeatInterval       time.Duration `koanf:"beat-interval" doc:"time between two heartbeats that clients over HTTP are told, unless the instance states its own"`
 	CacheTime          time.Duration `koanf:"cache-time" doc:"how long clients may keep a list before they ask again (cacheMillis)"`
 	Linger             time.Duration `koanf:"linger" doc:"how long instances stay listed after their gRPC connection was lost, so that a reconnecting client is not seen to go"`
+	Grace              time.Duration `koanf:"grace" doc:"how long what clients registered over their connections to a node stays after that node stopped or is known to be dead; within it they come back to other nodes"`
+	GraceSilent        time.Duration `koanf:"grace-silent" doc:"the same for a node that does not answer, but may be alive behind a broken network"`
 	Idle               time.Duration `koanf:"idle" doc:"a gRPC connection without a message for this long is asked whether it is alive"`
 	Detect             time.Duration `koanf:"detect" doc:"a gRPC connection that does not answer that question within this time is closed"`
 	SetupWait          time.Duration `koanf:"setup-wait" doc:"how long a call waits for the setup of its connection when that is on its way"`
@@ -57,6 +59,9 @@ const portOffset = 1000
 // whatever characters its metadata is made of.
 const maxMetadataLimit = 256 << 10
 
+// maxGrace keeps what is orphaned from outliving the memory of what was deleted.
+const maxGrace = 10 * time.Minute
+
 // DefaultConfig returns a standalone node on the protocol's ports.
 func DefaultConfig() Config {
 	return Config{
@@ -65,7 +70,7 @@ func DefaultConfig() Config {
 		BootstrapExpect: 1, Cluster: "rollcall",
 		LogLevel: "info", LogFormat: "text",
 		BeatInterval: naming.DefaultBeatInterval, CacheTime: 10 * time.Second,
-		Linger: 500 * time.Millisecond, Idle: 7 * time.Second, Detect: 3 * time.Second,
+		Linger: 500 * time.Millisecond, Grace: 30 * time.Second, GraceSilent: 3 * time.Minute, Idle: 7 * time.Second, Detect: 3 * time.Second,
 		SetupWait:          100 * time.Millisecond,
 		EmptyServiceExpiry: time.Minute, OverrideExpiry: time.Minute,
 		MetadataLimit:   naming.DefaultMetadataLimit,
@@ -153,6 +158,7 @@ func (c Config) Validate() error {
 	}{
 		{"beat-interval", c.BeatInterval},
 		{"cache-time", c.CacheTime},
+		{"grace", c.Grace},
 		{"idle", c.Idle},
 		{"detect", c.Detect},
 		{"empty-service-expiry", c.EmptyServiceExpiry},
@@ -165,6 +171,9 @@ func (c Config) Validate() error {
 	}
 	if c.Linger < 0 || c.SetupWait < 0 {
 		bad("linger is %v and setup-wait is %v: they must not be negative", c.Linger, c.SetupWait)
+	}
+	if c.GraceSilent < c.Grace || c.GraceSilent > maxGrace {
+		bad("grace-silent is %v: it must be from grace (%v) to %v", c.GraceSilent, c.Grace, maxGrace)
 	}
 	if c.MetadataLimit <= 0 || c.MetadataLimit > maxMetadataLimit {
 		bad("metadata-limit is %d: it must be from 1 to %d", c.MetadataLimit, maxMetadataLimit)

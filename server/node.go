@@ -118,6 +118,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	}
 	distroConfig := distro.DefaultConfig()
 	distroConfig.Node, distroConfig.Logger, distroConfig.Metrics = cfg.Node, n.log, metrics
+	distroConfig.Grace, distroConfig.GraceSilent = cfg.Grace, cfg.GraceSilent
 	if cfg.clustered() {
 		link.configureDistro(&distroConfig, persistent)
 	}
@@ -273,7 +274,10 @@ func (l *link) configureDistro(cfg *distro.Config, persistent *raftstore.Store) 
 // serveNodes answers the other nodes, and passes to them what is theirs.
 func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distro.Store, state func() *wire.StateReply) error {
 	*n.registry.nodes = ownership{
-		owner: ephemeral.Owner, mayExpire: ephemeral.MayExpire, ask: l.peers.ask,
+		owner: ephemeral.Owner, ask: l.peers.ask,
+		// A node that is taken to be alive, but does not answer, may hear clients and
+		// be unable to say so.
+		mayExpire: func() bool { return l.roster.reached() && ephemeral.MayExpire() },
 		await: func(ctx context.Context, m *wire.ChangeReply) error {
 			return ephemeral.Await(ctx, distro.Mark{Node: m.GetNode(), Boot: m.GetBoot(), Seq: m.GetSeq()})
 		},

@@ -23,6 +23,7 @@ type roster struct {
 
 	mu     sync.Mutex
 	states map[string]*wire.StateReply
+	at     map[string]time.Time // when they came
 }
 
 // rosterEvery is how often every other node is asked, and rosterTimeout how long it
@@ -30,13 +31,14 @@ type roster struct {
 const (
 	rosterEvery   = 500 * time.Millisecond
 	rosterTimeout = time.Second
+	rosterFresh   = 2 * time.Second
 )
 
 func newRoster(others func() []string, ask func(context.Context, string) (*wire.StateReply, error)) *roster {
 	return &roster{
 		others: others, ask: ask, changed: func() {},
 		wakeCh: make(chan struct{}, 1), done: make(chan struct{}),
-		states: make(map[string]*wire.StateReply),
+		states: make(map[string]*wire.StateReply), at: make(map[string]time.Time),
 	}
 }
 
@@ -65,6 +67,21 @@ func (r *roster) get(node string) *wire.StateReply {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[node]
+}
+
+// reached tells whether every node that is alive has answered lately: what they know
+// of clients has come through.
+func (r *roster) reached() bool {
+	others := r.others()
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, node := range others {
+		if now.Sub(r.at[node]) > rosterFresh {
+			return false
+		}
+	}
+	return true
 }
 
 // run is the roster's goroutine.
@@ -99,7 +116,11 @@ func (r *roster) look() {
 		})
 	}
 	asks.Wait()
+	now := time.Now()
 	r.mu.Lock()
+	for node := range found {
+		r.at[node] = now
+	}
 	changed := false
 	for node, state := range found {
 		if had := r.states[node]; had == nil || !sameStanding(had, state) {
