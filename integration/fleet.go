@@ -28,7 +28,7 @@ type Fleet struct {
 	wg    sync.WaitGroup
 
 	mu        sync.Mutex
-	clients   map[string][]*grpcClient // publishers, by service
+	clients   map[string][]*grpcClient   // publishers, by service
 	instances map[string]map[string]bool // by service: addresses whose clients live; true: acknowledged
 	removals  []string
 	empties   []string
