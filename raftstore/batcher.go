@@ -211,6 +211,12 @@ func (b *batcher) collect() {
 			}
 			continue
 		}
+		if fault, ok := f.future.Response().(error); ok {
+			for _, w := range f.writes {
+				w.doneCh <- result{err: fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, fault)}
+			}
+			continue
+		}
 		results, ok := f.future.Response().([]result)
 		if !ok || len(results) != len(f.writes) {
 			panic(fmt.Sprintf("log entry %d: %d operations have the results %v", f.future.Index(), len(f.writes), f.future.Response()))

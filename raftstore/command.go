@@ -29,7 +29,10 @@ const requestBytes = 16
 
 const checksumBytes = 4
 
-var errMalformed = errors.New("malformed command")
+var (
+	errMalformed = errors.New("malformed command")
+	errNewer     = errors.New("a newer version of the program has written this, start that version")
+)
 
 // versionAt is the version of what the operation at a position within the log
 // entry writes: index<<16 | position. It grows along the log and within an entry.
@@ -68,7 +71,7 @@ func commandBody(b []byte) ([]byte, error) {
 		return b[1:], nil
 	case commandVersion:
 	default:
-		return nil, fmt.Errorf("command version %d is unknown, this program knows version %d", b[0], commandVersion)
+		return nil, fmt.Errorf("%w: command version %d is unknown, this program knows versions up to %d", errNewer, b[0], commandVersion)
 	}
 	if len(b) < 1+checksumBytes {
 		return nil, fmt.Errorf("%w: it is cut short", errMalformed)

@@ -37,6 +37,10 @@ type Config struct {
 	Stats func(ctx context.Context, id string) (term, lastIndex uint64, lastContact time.Duration, err error)
 	// ReadIndex asks the node with the name for its [Store.ReadIndex].
 	ReadIndex func(ctx context.Context, node string) (uint64, error)
+	// Failed is called once, when the log or a snapshot from the leader holds what
+	// this program cannot apply, such as an entry of a newer version. The store takes
+	// no part from then on, and the process should end. It must not block.
+	Failed func(error)
 	// Changed is called after the State of this store changed in what others see
 	// of it as a Peer. It must not block.
 	Changed func()

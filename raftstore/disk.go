@@ -61,7 +61,7 @@ func (s *Store) checkSpace() {
 			free = 0
 		}
 		if err == nil && free < uint64(s.cfg.MinFreeBytes) {
-			full = fmt.Errorf("the disk of %s has %d MB left, %d are kept free", s.cfg.Dir, free>>20, s.cfg.MinFreeBytes>>20)
+			full = fmt.Errorf("the disk of %s has %d MB left, %d are kept free: free some, and writes are taken again", s.cfg.Dir, free>>20, s.cfg.MinFreeBytes>>20)
 		}
 	}
 	was := s.logs.full()

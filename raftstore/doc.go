@@ -7,9 +7,9 @@
 //   - The table of datums has one writer: the FSM. What it does depends on the log
 //     entry alone, on no clock, no random number, no network and no order of a map.
 //     Equal logs give equal snapshots, to the byte.
-//   - An entry or a snapshot that this program does not understand, or whose
-//     checksum does not match, stops it. To skip one would make the nodes differ
-//     without anyone noticing.
+//   - An entry or a snapshot that this program does not understand, or an entry whose
+//     checksum does not match, stops it: Start fails, or Config.Failed is called. To
+//     skip one would make the nodes differ without anyone noticing.
 //   - The version of a datum is index<<16 | position: the index of its log entry,
 //     and the place of the operation within the entry. It grows along the log.
 //   - A write that returns nil is on the disk of a majority and applied here.
@@ -71,6 +71,7 @@
 //   - collect (batcher) hands results to the callers, until nothing is under way.
 //   - awaitReady makes the store ready once, then ends.
 //   - takeSnapshots takes a snapshot when many bytes were written, until Close.
+//   - tellCommits, one for each follower that is sent entries: until that ends.
 //   - The library's: main loop, FSM, snapshots, transport, two per peer. Listeners
 //     of ServiceChanged are called by the FSM's.
 //
@@ -145,6 +146,11 @@
 //   - While an entry or a disk write hangs for StallTimeout, a leader's messages fail in
 //     the transport. The library's heartbeats come from goroutines that notice nothing,
 //     so it would stay leader and accept nothing.
+//   - A follower hears soon how far the log is committed, from a message beside the
+//     library's. The library says it with the next entry or after 50 to 100 ms, for
+//     which a write through a follower waited: 78 ms in the median on one machine with
+//     three processes, now 3 ms. A shorter CommitTimeout would do it too, with messages
+//     all the time also when nothing is written.
 //   - Entries for a server that answers no heartbeat wait in the transport until it
 //     does. The library would try them less and less often, and a node that comes back
 //     after a minute would wait up to ten seconds.

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +30,11 @@ type fsm struct {
 	limit   int64
 	fullCh  chan struct{} // of capacity 1
 
+	// fault is why nothing is applied any more; nil while everything is. failed is
+	// called with it once, and may be nil.
+	fault  atomic.Pointer[error]
+	failed func(error)
+
 	watch   *stopwatch // of Apply, may be nil
 	metrics *metrics   // may be nil
 	noticed func()     // called when the configuration or the name of the nodes changed; may be nil
@@ -49,21 +55,37 @@ func newFSM(table *consistency.DataStore, limit int64) *fsm {
 
 // Apply applies one log entry and returns the result of each operation in it, as
 // []result. An entry that was applied before the library ran is not applied again:
-// it would show an older state for a moment. Apply panics when it does not
-// understand the entry.
+// it would show an older state for a moment. When Apply does not understand an
+// entry it returns an error, and for every later one the same error: the store
+// must be closed then.
 func (f *fsm) Apply(entry *raft.Log) any {
 	if entry.Index <= f.index.load() {
 		return []result(nil)
 	}
+	if err := f.failure(); err != nil {
+		return err
+	}
 	defer f.watch.start("applying a log entry")()
 	results, err := f.apply(entry)
 	if err != nil {
-		panic(fmt.Sprintf("log entry %d of term %d cannot be applied: %v. Stopped, because to go on without it would "+
-			"make this node differ from the others. If a newer version of the program has written it, start that version; "+
-			"else the log is damaged: restore a backup into an empty data folder", entry.Index, entry.Term, err))
+		return f.fail(fmt.Errorf("log entry %d of term %d cannot be applied: %w; to go on without it would make this node "+
+			"differ from the others: if a newer version of the program has written it, start that version; else the log is "+
+			"damaged: restore a backup into an empty data folder", entry.Index, entry.Term, err))
 	}
 	return results
 }
+
+// fail ends the work of the FSM: what comes behind the fault must not be applied.
+func (f *fsm) fail(err error) error {
+	f.fault.Store(&err)
+	if f.failed != nil {
+		f.failed(err)
+	}
+	return err
+}
+
+// failure returns why nothing is applied any more; nil while everything is.
+func (f *fsm) failure() error { return pointed(f.fault.Load()) }
 
 func (f *fsm) apply(entry *raft.Log) ([]result, error) {
 	command, err := decodeCommand(entry.Data)
@@ -130,6 +152,9 @@ func (f *fsm) StoreConfiguration(uint64, raft.Configuration) { f.notice() }
 // Snapshot takes references to every datum; they are written by Persist, beside
 // further calls of Apply.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
 	f.written = 0
 	s := &snapshot{image: image{
 		index: f.index.load(), timeMs: f.timeMs, cluster: *f.cluster.Load(),
@@ -145,7 +170,13 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // snapshot changes nothing.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	defer func() { _ = r.Close() }()
+	if err := f.failure(); err != nil {
+		return err
+	}
 	i, err := readSnapshot(r)
+	if errors.Is(err, errNewer) {
+		return f.fail(err)
+	}
 	if err != nil {
 		return err
 	}

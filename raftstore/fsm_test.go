@@ -1,7 +1,9 @@
 package raftstore
 
 import (
+	"bytes"
 	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -24,7 +26,7 @@ func encoded(t testing.TB, op *Operation) []byte {
 	return b
 }
 
-func TestFSM_MalformedCommandPanics(t *testing.T) {
+func TestFSM_MalformedCommandStopsIt(t *testing.T) {
 	command := func(ops ...*Operation) []byte {
 		var all [][]byte
 		for _, op := range ops {
@@ -65,13 +67,21 @@ func TestFSM_MalformedCommandPanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFSM(consistency.NewDataStore(), 1<<20)
-			defer func() {
-				text, _ := recover().(string)
-				require.Contains(t, text, c.says)
-				require.Contains(t, text, "log entry 7 of term 3 cannot be applied")
-				require.Contains(t, text, "start that version")
-			}()
-			f.Apply(&raft.Log{Index: 7, Term: 3, Data: c.data})
+			var told []error
+			f.failed = func(err error) { told = append(told, err) }
+			err, _ := f.Apply(&raft.Log{Index: 7, Term: 3, Data: c.data}).(error)
+			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, err, "log entry 7 of term 3 cannot be applied")
+			require.ErrorContains(t, err, "start that version")
+			require.NotContains(t, err.Error(), "\n")
+
+			// Nothing goes on from a state that lacks an entry.
+			require.Equal(t, err, f.Apply(&raft.Log{Index: 8, Term: 3, Data: good}))
+			_, again := f.Snapshot()
+			require.Equal(t, err, again)
+			require.Equal(t, err, f.Restore(io.NopCloser(bytes.NewReader(nil))))
+			require.Zero(t, f.index.load())
+			require.Equal(t, []error{err}, told)
 		})
 	}
 }

@@ -374,6 +374,9 @@ func (s *Store) otherCluster() error {
 
 // refused returns why this node takes no part in persistent data; nil when it does.
 func (s *Store) refused() error {
+	if err := s.fsm.failure(); err != nil {
+		return err
+	}
 	if err := s.refusal.Load(); err != nil {
 		return *err
 	}

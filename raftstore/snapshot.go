@@ -135,7 +135,11 @@ func readSnapshot(r io.Reader) (*image, error) {
 		return nil, fmt.Errorf("read snapshot header: %w", unexpectedEOF(err))
 	}
 	if header.Format < 1 || header.Format > snapshotFormat {
-		return nil, fmt.Errorf("snapshot format %d is unknown, this program knows formats up to %d", header.Format, snapshotFormat)
+		err := fmt.Errorf("snapshot format %d is unknown, this program knows formats up to %d", header.Format, snapshotFormat)
+		if !endsWithChecksum(in) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: %w", errNewer, err)
 	}
 	i := &image{
 		format: int(header.Format), index: header.Index, timeMs: header.TimeMs, cluster: header.Cluster,
@@ -163,6 +167,24 @@ func readSnapshot(r io.Reader) (*image, error) {
 		return nil, errors.New("there are bytes behind the checksum")
 	}
 	return i, nil
+}
+
+// endsWithChecksum reads to the end and returns whether the last bytes are the
+// checksum of all before them, as in every format.
+func endsWithChecksum(in *hashingReader) bool {
+	var tail, buf []byte
+	buf = make([]byte, 32<<10)
+	for {
+		n, err := in.in.Read(buf)
+		tail = append(tail, buf[:n]...)
+		if ahead := len(tail) - sha256.Size; ahead > 0 {
+			in.sum.Write(tail[:ahead])
+			tail = append(tail[:0], tail[ahead:]...)
+		}
+		if err != nil {
+			return errors.Is(err, io.EOF) && bytes.Equal(tail, in.sum.Sum(nil))
+		}
+	}
 }
 
 // add adds what a record holds.

@@ -2,12 +2,17 @@ package raftstore
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc64"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -117,9 +122,99 @@ func TestSnapshot_DamageIsFound(t *testing.T) {
 	refused(append(bytes.Clone(whole), 0), "one more than", len(whole))
 	require.Equal(t, want, content(target.table))
 
-	newer := bytes.Clone(whole)
-	newer[len(snapshotMagic)+2] = snapshotFormat + 1
-	require.ErrorContains(t, target.Restore(io.NopCloser(bytes.NewReader(newer))), "format 3 is unknown")
+	newer := ofNewerFormat(whole)
+	damaged := bytes.Clone(newer)
+	damaged[len(damaged)-40] ^= 1
+	err := target.Restore(io.NopCloser(bytes.NewReader(damaged)))
+	require.ErrorContains(t, err, "format 3 is unknown")
+	require.NotErrorIs(t, err, errNewer, "the format may be what is damaged")
+	require.NoError(t, target.failure())
+	err = target.Restore(io.NopCloser(bytes.NewReader(newer)))
+	require.ErrorContains(t, err, "format 3 is unknown")
+	require.ErrorIs(t, err, errNewer)
+	require.Equal(t, err, target.failure())
+}
+
+// ofNewerFormat returns a snapshot as a newer version of the program might write it.
+func ofNewerFormat(snapshot []byte) []byte {
+	b := bytes.Clone(snapshot[:len(snapshot)-sha256.Size])
+	b[len(snapshotMagic)+2] = snapshotFormat + 1
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// An older program must neither start with part of the data nor put the newer part
+// aside.
+func TestStart_NewerData_IsRefused(t *testing.T) {
+	t.Run("snapshot", func(t *testing.T) {
+		cfg, _, newer, _ := folderWithTwoSnapshots(t)
+		path := filepath.Join(newer, snapshotFile)
+		whole, err := os.ReadFile(path)
+		require.NoError(t, err)
+		replaceState(t, newer, ofNewerFormat(whole))
+		startRefused(t, cfg, "format 3 is unknown")
+		require.FileExists(t, path)
+	})
+	t.Run("log entry", func(t *testing.T) {
+		cfg, _, _, _ := folderWithTwoSnapshots(t)
+		s, err := New(cfg)
+		require.NoError(t, err)
+		last, err := s.logs.LastIndex()
+		require.NoError(t, err)
+		require.NoError(t, s.logs.StoreLog(&raft.Log{Index: last + 1, Term: 9, Data: []byte{commandVersion + 1, 1, 2, 3, 4, 5}}))
+		require.NoError(t, writeCommit(cfg.Dir, last+1))
+		require.NoError(t, s.Close())
+		_, cfg.Transport = raft.NewInmemTransport("")
+		startRefused(t, cfg, "command version 3 is unknown")
+	})
+}
+
+// replaceState gives the snapshot in a folder another content, and a description that
+// fits to it.
+func replaceState(t *testing.T, folder string, content []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, snapshotFile), content, 0o600))
+	path := filepath.Join(folder, "meta.json")
+	meta := make(map[string]any)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &meta))
+	meta["Size"] = len(content)
+	meta["CRC"] = binary.BigEndian.AppendUint64(nil, crc64.Checksum(content, crc64.MakeTable(crc64.ECMA)))
+	text, err = json.Marshal(meta)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+}
+
+// startRefused expects that a store does not start, and says why in one line.
+func startRefused(t *testing.T, cfg Config, why string) {
+	t.Helper()
+	s, err := New(cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	err = s.Start()
+	require.ErrorIs(t, err, errNewer)
+	require.ErrorContains(t, err, why)
+	require.NotContains(t, err.Error(), "\n")
+}
+
+// What a newer leader writes stops a node while it runs; the others go on.
+func TestStore_NewerEntry_Fails(t *testing.T) {
+	failedCh := make(chan error, 3)
+	c := startCluster(t, 3, func(cfg *Config) {
+		patient(cfg)
+		cfg.Failed = func(err error) { failedCh <- err }
+	})
+	lead := c.leader()
+	c.writeAll(lead, 0, 1)
+	err := lead.raft.Apply([]byte{commandVersion + 1, 1, 2, 3, 4, 5}, time.Second).Error()
+	require.NoError(t, err, "it is in the log")
+	for range 3 {
+		require.ErrorIs(t, <-failedCh, errNewer)
+	}
+	require.ErrorIs(t, lead.Ready(), errNewer)
+	require.ErrorIs(t, lead.Publish(t.Context(), publication(service(1), host(1))), errNewer)
+	require.ErrorIs(t, lead.State().Refused, errNewer)
 }
 
 func TestSnapshot_FailedPersistIsCancelled(t *testing.T) {

@@ -96,6 +96,9 @@ func (r *recovery) run() error {
 			restored, list = s.index, list[:n]
 			break
 		}
+		if errors.Is(err, errNewer) {
+			return fmt.Errorf("snapshot %s: %w", filepath.Join(r.dir, snapshotFolder, s.name, snapshotFile), err)
+		}
 		faults = append(faults, fmt.Errorf("snapshot %s is damaged: %w", filepath.Join(r.dir, snapshotFolder, s.name, snapshotFile), err))
 	}
 	commit, err := readCommit(r.dir)
@@ -169,6 +172,9 @@ func (r *recovery) replay(restored, newest, commit uint64) error {
 		}
 		if index <= commit {
 			r.fsm.Apply(&entry)
+		}
+		if err := r.fsm.failure(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -139,6 +139,15 @@ func (s *Store) notice() {
 	}
 }
 
+// fail is called by the FSM when there is something that this program cannot apply.
+// The store takes no part from then on.
+func (s *Store) fail(err error) {
+	s.log.Error("persistent data cannot be followed any further", "err", err)
+	if s.cfg.Failed != nil {
+		s.cfg.Failed(err)
+	}
+}
+
 func (s *Store) open() error {
 	if err := os.MkdirAll(s.cfg.Dir, 0o750); err != nil {
 		return err
@@ -217,6 +226,7 @@ func (s *Store) startLocked() error {
 	if err := r.run(); err != nil {
 		return err
 	}
+	s.fsm.failed = s.fail
 	if err := forgetInterruptedBootstrap(s.logs, s.logs, s.snapshots); err != nil {
 		return err
 	}
@@ -256,7 +266,7 @@ func (s *Store) startLocked() error {
 	s.raft = node
 	s.leaderlessSince = time.Now()
 	s.batcher.apply = node.Apply
-	s.log.Info("raft started", "node", s.cfg.Node, "id", s.id, "addr", s.Addr(), "index", s.fsm.index.load())
+	s.log.Info("raft started", "id", s.id, "addr", s.Addr(), "index", s.fsm.index.load())
 
 	observationCh := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(observationCh, false, func(o *raft.Observation) bool {

@@ -17,10 +17,10 @@ import (
 type forwarding struct {
 	consistency.Store
 	waitApplied func(ctx context.Context, index uint64) error
-	leader      func() string // name of the node that leads, as known here; empty: nobody
 	encode      encoders
-	peers       *peers
-	timeout     time.Duration
+	// send makes a write on another node and returns the index of its log entry.
+	send    func(ctx context.Context, node string, q *wire.WriteRequest) (uint64, error)
+	timeout time.Duration
 }
 
 // encoders make of writes what travels to the leader.
@@ -32,59 +32,80 @@ type encoders struct {
 
 // Publish implements [consistency.Store].
 func (f *forwarding) Publish(ctx context.Context, p consistency.Publication) error {
-	return f.write(ctx, f.Store.Publish(ctx, p), func() ([]byte, error) { return f.encode.publish(p) })
+	return f.write(ctx, func(ctx context.Context) error { return f.Store.Publish(ctx, p) }, func() ([]byte, error) { return f.encode.publish(p) })
 }
 
 // Put implements [consistency.Store].
 func (f *forwarding) Put(ctx context.Context, d consistency.Datum) error {
-	return f.write(ctx, f.Store.Put(ctx, d), func() ([]byte, error) { return f.encode.put(d) })
+	return f.write(ctx, func(ctx context.Context) error { return f.Store.Put(ctx, d) }, func() ([]byte, error) { return f.encode.put(d) })
 }
 
 // Delete implements [consistency.Store].
 func (f *forwarding) Delete(ctx context.Context, k consistency.Key) error {
-	return f.write(ctx, f.Store.Delete(ctx, k), func() ([]byte, error) { return f.encode.delete(k) })
+	return f.write(ctx, func(ctx context.Context) error { return f.Store.Delete(ctx, k) }, func() ([]byte, error) { return f.encode.delete(k) })
 }
 
-// forwardRetry is the pause before a write is offered to the leader again.
+// forwardRetry is the pause before a write is tried again.
 const forwardRetry = 20 * time.Millisecond
 
-// write follows a write that the local store refused because another node leads.
-// Every try carries the same request id, so that a write whose outcome was unknown
-// applies once.
-func (f *forwarding) write(ctx context.Context, refused error, encode func() ([]byte, error)) error {
-	var redirect *consistency.RedirectError
-	if !errors.As(refused, &redirect) {
-		return refused
-	}
-	operation, err := encode()
-	if err != nil {
-		return err
-	}
+// write tries a write here, and where another node leads, there, until it is known
+// what became of it or the time is over. Every try carries the same request id, so
+// that a write whose outcome was unknown applies once.
+func (f *forwarding) write(ctx context.Context, local func(context.Context) error, encode func() ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	request := &wire.WriteRequest{Operation: operation, Request: rand.Text()}
-	node, maybe := redirect.Node, false
+	outer := consistency.RequestOf(ctx)
+	id := outer.ID()
+	if id == "" {
+		id = rand.Text()
+	}
+	ctx, request := consistency.WithRequest(ctx, id)
+	maybe := false // a try may have been applied
 	for {
-		reply := new(wire.WriteReply)
-		err := f.peers.ask(ctx, node, "Write", request, reply)
-		switch {
-		case err == nil:
-			return f.waitApplied(ctx, reply.GetIndex())
-		case errors.Is(err, consistency.ErrReadOnly), errors.Is(err, consistency.ErrNotReady):
-			return err
-		case !errors.Is(err, consistency.ErrNoLeader):
-			maybe = true // it may have arrived
-		}
-		select {
-		case <-time.After(forwardRetry):
-		case <-ctx.Done():
-			if maybe {
-				return fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, err)
+		err := local(ctx)
+		again := errors.Is(err, consistency.ErrUnknownOutcome)
+		if redirect, ok := errors.AsType[*consistency.RedirectError](err); ok {
+			operation, fault := encode()
+			if fault != nil {
+				return fault
 			}
-			return err
+			err = f.forward(ctx, redirect.Node, &wire.WriteRequest{Operation: operation, Request: id})
+			again = !errors.Is(err, consistency.ErrReadOnly) && !errors.Is(err, consistency.ErrNotReady)
 		}
-		if next := f.leader(); next != "" {
-			node = next
+		if err == nil {
+			outer.Wrote(request.Index())
+			return nil
+		}
+		maybe = maybe || errors.Is(err, consistency.ErrUnknownOutcome)
+		if again {
+			select {
+			case <-time.After(forwardRetry):
+				continue
+			case <-ctx.Done():
+			}
+		}
+		if maybe && !errors.Is(err, consistency.ErrUnknownOutcome) {
+			err = fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, err)
+		}
+		return err
+	}
+}
+
+// forward makes a write on another node and waits until this one shows it. The error
+// is ErrUnknownOutcome unless that node surely has not written.
+func (f *forwarding) forward(ctx context.Context, node string, q *wire.WriteRequest) error {
+	index, err := f.send(ctx, node, q)
+	if err == nil {
+		consistency.RequestOf(ctx).Wrote(index)
+		err = f.waitApplied(ctx, index)
+	}
+	if err == nil || errors.Is(err, consistency.ErrUnknownOutcome) {
+		return err
+	}
+	for _, unwritten := range []error{consistency.ErrNoLeader, consistency.ErrReadOnly, consistency.ErrNotReady, errUnsent} {
+		if errors.Is(err, unwritten) {
+			return err
 		}
 	}
+	return fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, err)
 }

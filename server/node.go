@@ -39,6 +39,7 @@ type Node struct {
 	http     net.Listener
 	grpc     net.Listener
 	parts    []part // in the order of their start
+	failedCh chan error
 
 	mu     sync.Mutex
 	closed bool
@@ -63,7 +64,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 			return nil, fmt.Errorf("node is empty and the host has no name: %w", err)
 		}
 	}
-	n = &Node{cfg: cfg, log: log.With("node", cfg.Node)}
+	n = &Node{cfg: cfg, log: log.With("node", cfg.Node), failedCh: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -94,6 +95,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		raftConfig.Advertise = net.JoinHostPort(n.IP(), strconv.Itoa(cfg.RaftPort))
 	}
 	raftConfig.Expect = cfg.BootstrapExpect
+	raftConfig.Failed = n.fail
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	raftConfig.Metrics = metrics
@@ -309,15 +311,18 @@ func (l *link) others() []string {
 	return out
 }
 
-// forwardTimeout bounds a write that another node makes.
+// forwardTimeout bounds a write, all its tries on this node and others included.
 const forwardTimeout = 10 * time.Second
 
 func (l *link) forwarding(store *raftstore.Store) *forwarding {
 	return &forwarding{
 		Store: store, waitApplied: store.WaitApplied,
-		leader:  func() string { return store.State().LeaderName },
-		encode:  encoders{publish: raftstore.EncodePublish, put: raftstore.EncodePut, delete: raftstore.EncodeDelete},
-		peers:   l.peers,
+		encode: encoders{publish: raftstore.EncodePublish, put: raftstore.EncodePut, delete: raftstore.EncodeDelete},
+		send: func(ctx context.Context, node string, q *wire.WriteRequest) (uint64, error) {
+			reply := new(wire.WriteReply)
+			err := l.peers.ask(ctx, node, "Write", q, reply)
+			return reply.GetIndex(), err
+		},
 		timeout: forwardTimeout,
 	}
 }
@@ -462,6 +467,18 @@ func (n *Node) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Failed returns a channel that gets a value when the node can not go on, such as
+// when the leader writes what this program is too old for: the process should close
+// the node and end.
+func (n *Node) Failed() <-chan error { return n.failedCh }
+
+func (n *Node) fail(err error) {
+	select {
+	case n.failedCh <- err:
+	default:
+	}
 }
 
 // Ready returns nil once the node serves, else the reason why not.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -251,6 +252,9 @@ func (p *peers) conn(address string) (*grpc.ClientConn, error) {
 	return c, nil
 }
 
+// errUnsent means that a call has not left this node.
+var errUnsent = errors.New("the node cannot be reached")
+
 // ask makes one call to a node.
 func (p *peers) ask(ctx context.Context, node, method string, request, reply proto.Message) error {
 	address, ok := p.address(node)
@@ -261,8 +265,13 @@ func (p *peers) ask(ctx context.Context, node, method string, request, reply pro
 	if err != nil {
 		return err
 	}
-	if err := c.Invoke(ctx, "/"+peerServiceName+"/"+method, request, reply); err != nil {
-		return peerError(node, err)
+	var reached peer.Peer
+	err = c.Invoke(ctx, "/"+peerServiceName+"/"+method, request, reply, grpc.Peer(&reached))
+	switch {
+	case err == nil:
+		return nil
+	case reached.Addr == nil:
+		return fmt.Errorf("%w: node %s: %s", errUnsent, node, status.Convert(err).Message())
 	}
-	return nil
+	return peerError(node, err)
 }

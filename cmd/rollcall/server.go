@@ -47,7 +47,11 @@ func serve(ctx context.Context, cfg server.Config) error {
 	if err := node.Start(); err != nil {
 		return errors.Join(err, node.Close())
 	}
-	<-ctx.Done()
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-node.Failed():
+	}
 	log.Info("stopping", "within", cfg.ShutdownTimeout)
 	closeCh := make(chan error, 1)
 	go func() { closeCh <- node.Close() }()
@@ -56,8 +60,11 @@ func serve(ctx context.Context, cfg server.Config) error {
 		if err == nil {
 			log.Info("stopped")
 		}
-		return err
+		return errors.Join(failure, err)
 	case <-time.After(cfg.ShutdownTimeout):
+		if failure != nil {
+			return failure
+		}
 		return fmt.Errorf("not stopped within %v; data that was acknowledged is on disk", cfg.ShutdownTimeout)
 	}
 }
