@@ -209,3 +209,17 @@ func (c *Cluster) settle(t *testing.T) {
 		return len(indexes) == 1 && !maps.Equal(indexes, map[uint64]bool{0: true})
 	}, 30*time.Second, 50*time.Millisecond, "the nodes do not agree on how far they are")
 }
+
+// followers returns the running nodes that do not lead, in their order; it waits for
+// a leader.
+func (c *Cluster) followers(t *testing.T) []*Node {
+	t.Helper()
+	leader := c.await(t)
+	var out []*Node
+	for _, node := range c.Nodes {
+		if node != leader && node.Running() {
+			out = append(out, node)
+		}
+	}
+	return out
+}

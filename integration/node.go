@@ -454,3 +454,37 @@ func (b *logBuffer) tail() string {
 	}
 	return s
 }
+
+// Tool runs the binary's command line against the node and returns what it printed on
+// standard output and on standard error, and its exit code.
+func (n *Node) Tool(tb testing.TB, args ...string) (stdout, stderr string, code int) {
+	tb.Helper()
+	path, err := binary.get()
+	require.NoError(tb, err)
+	cmd := exec.CommandContext(context.Background(), path, append(args, "--server", n.Addr())...)
+	cmd.Env = cleanEnv()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		var exit *exec.ExitError
+		require.ErrorAs(tb, err, &exit)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// RequireTool is Tool for a command that must succeed; it returns its output.
+func (n *Node) RequireTool(tb testing.TB, args ...string) string {
+	tb.Helper()
+	stdout, stderr, code := n.Tool(tb, args...)
+	require.Zero(tb, code, "%v: %s%s", args, stdout, stderr)
+	return stdout
+}
+
+// ExitCode returns the code that the last process ended with; it must have ended.
+func (n *Node) ExitCode(tb testing.TB) int {
+	tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	require.False(tb, n.runningLocked(), "the node runs")
+	return n.cmd.ProcessState.ExitCode()
+}

@@ -18,39 +18,18 @@ import (
 // saveTries is how often Save asks for a snapshot while Raft's configuration changes.
 const saveTries = 20
 
-// Backup says what is in a file that [Store.Save] has written.
-type Backup struct {
-	Bytes     int64
-	Format    int
-	Index     uint64    // of the last command in it
-	Time      time.Time // of that command, by the clock of the leader; zero when unknown
-	Cluster   string    // whose data it is; empty when it has no name
-	Services  int       // with settings, instances or overrides
-	Instances int       // published ones, doubles by several publishers counted
-	Settings  int
-	Overrides int
-	Switches  int
-	// Namespaces is the number of services in each namespace.
-	Namespaces map[string]int
-}
-
-// Change is what a backup would do to the present state, counted in datums.
-type Change struct {
-	Added, Removed, Altered, Unchanged int
-}
-
 // Save writes everything that this node has applied to one file: a snapshot in the
 // format that doc.go describes. For everything that was acknowledged anywhere, call
 // WaitConsistent first.
-func (s *Store) Save(ctx context.Context, w io.Writer) (Backup, error) {
+func (s *Store) Save(ctx context.Context, w io.Writer) (naming.Backup, error) {
 	content, err := s.newestSnapshot(ctx)
 	if err != nil {
-		return Backup{}, fmt.Errorf("save a snapshot: %w", err)
+		return naming.Backup{}, fmt.Errorf("save a snapshot: %w", err)
 	}
 	defer func() { _ = content.Close() }()
 	b, err := Inspect(io.TeeReader(content, w))
 	if err != nil {
-		return Backup{}, fmt.Errorf("save a snapshot: %w", err)
+		return naming.Backup{}, fmt.Errorf("save a snapshot: %w", err)
 	}
 	return b, nil
 }
@@ -93,11 +72,12 @@ func (s *Store) newestSnapshot(ctx context.Context) (io.ReadCloser, error) {
 	return nil, err
 }
 
-// Inspect reads a whole backup, verifies it and says what is in it.
-func Inspect(r io.Reader) (Backup, error) {
+// Inspect reads a whole backup, verifies it and says what is in it. The error is a
+// *naming.InvalidError for what is no backup that this program can use.
+func Inspect(r io.Reader) (naming.Backup, error) {
 	i, size, err := readBackup(r)
 	if err != nil {
-		return Backup{}, err
+		return naming.Backup{}, err
 	}
 	return i.describe(size), nil
 }
@@ -105,10 +85,13 @@ func Inspect(r io.Reader) (Backup, error) {
 func readBackup(r io.Reader) (*image, int64, error) {
 	counted := &countingReader{in: r}
 	i, err := readSnapshot(counted)
-	if err != nil {
-		return nil, 0, fmt.Errorf("the backup is damaged: %w", err)
+	switch {
+	case err == nil:
+		return i, counted.bytes, nil
+	case !errors.Is(err, errNewer) && !errors.Is(err, errNoSnapshot):
+		err = fmt.Errorf("the backup is damaged: %w", err)
 	}
-	return i, counted.bytes, nil
+	return nil, 0, &naming.InvalidError{Fault: naming.FaultValue, Field: "snapshot", Text: err.Error()}
 }
 
 type countingReader struct {
@@ -122,8 +105,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (i *image) describe(size int64) Backup {
-	b := Backup{Bytes: size, Format: i.format, Index: i.index, Cluster: i.cluster, Namespaces: make(map[string]int)}
+func (i *image) describe(size int64) naming.Backup {
+	b := naming.Backup{Bytes: size, Format: i.format, Index: i.index, Cluster: i.cluster, Namespaces: make(map[string]int)}
 	if i.timeMs > 0 {
 		b.Time = time.UnixMilli(int64(i.timeMs))
 	}
@@ -151,17 +134,17 @@ func (i *image) describe(size int64) Backup {
 
 // DryRun verifies a backup as Restore does, changes nothing, and says what Restore
 // would change on this node.
-func (s *Store) DryRun(r io.Reader) (Backup, Change, error) {
+func (s *Store) DryRun(r io.Reader) (naming.Backup, naming.BackupChange, error) {
 	i, size, err := readBackup(r)
 	if err != nil {
-		return Backup{}, Change{}, err
+		return naming.Backup{}, naming.BackupChange{}, err
 	}
 	change, err := s.compare(i)
 	return i.describe(size), change, err
 }
 
 // compare counts the differences between the table and an image.
-func (s *Store) compare(i *image) (c Change, err error) {
+func (s *Store) compare(i *image) (c naming.BackupChange, err error) {
 	encode := func(d consistency.Datum) ([]byte, error) {
 		d.Version = consistency.Version{}
 		return proto.MarshalOptions{Deterministic: true}.Marshal(snapshotRecord(d))
@@ -197,10 +180,10 @@ func (s *Store) compare(i *image) (c Change, err error) {
 // the leader; others return a *consistency.RedirectError. Writes meanwhile wait, and
 // are applied to the restored state. After ErrUnknownOutcome it may have happened,
 // and may be done again.
-func (s *Store) Restore(ctx context.Context, r io.Reader) (Backup, Change, error) {
+func (s *Store) Restore(ctx context.Context, r io.Reader) (naming.Backup, naming.BackupChange, error) {
 	i, size, err := readBackup(r)
 	if err != nil {
-		return Backup{}, Change{}, err
+		return naming.Backup{}, naming.BackupChange{}, err
 	}
 	b := i.describe(size)
 	change, err := s.compare(i)

@@ -3,15 +3,17 @@ package raftstore
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"rollcall/consistency"
+	"rollcall/naming"
 )
 
-func save(t testing.TB, s *Store) (file []byte, b Backup) {
+func save(t testing.TB, s *Store) (file []byte, b naming.Backup) {
 	t.Helper()
 	require.NoError(t, s.WaitConsistent(t.Context()))
 	var out bytes.Buffer
@@ -32,7 +34,7 @@ func TestBackup_SaveAndInspect(t *testing.T) {
 		require.EqualValues(t, len(file), b.Bytes)
 		require.WithinDuration(t, begin, b.Time, wait)
 		require.Equal(t, n.State().Cluster, b.Cluster)
-		require.Equal(t, Backup{
+		require.Equal(t, naming.Backup{
 			Bytes: b.Bytes, Format: snapshotFormat, Index: b.Index, Time: b.Time, Cluster: b.Cluster,
 			Services: 10, Instances: 20, Settings: 4, Overrides: 4, Switches: 1, Namespaces: map[string]int{"public": 10},
 		}, b)
@@ -43,7 +45,7 @@ func TestBackup_SaveAndInspect(t *testing.T) {
 	require.Equal(t, files[0], files[1], "all nodes write the same bytes")
 	require.Equal(t, files[0], files[2])
 
-	for _, n := range []int{0, 10, len(files[0]) / 2, len(files[0]) - 1} {
+	for _, n := range []int{20, len(files[0]) / 2, len(files[0]) - 1} {
 		damaged := bytes.Clone(files[0])
 		damaged[n] ^= 1
 		_, err := Inspect(bytes.NewReader(damaged))
@@ -54,6 +56,19 @@ func TestBackup_SaveAndInspect(t *testing.T) {
 		require.ErrorContains(t, err, "the backup is damaged")
 	}
 	require.Len(t, c.leader().Services(""), 10)
+	for content, why := range map[string]string{
+		"":                               "the file is cut short",
+		string(files[0][:100]):           "the file is cut short",
+		"some other file, long enough":   "no snapshot of Rollcall",
+		string(ofNewerFormat(files[0])):  "start that version",
+		string(append(files[0], " "...)): "behind the checksum",
+	} {
+		_, err := Inspect(strings.NewReader(content))
+		var invalid *naming.InvalidError
+		require.ErrorAs(t, err, &invalid)
+		require.Equal(t, "snapshot", invalid.Field)
+		require.ErrorContains(t, err, why)
+	}
 }
 
 func putSwitch(name, value string) func(ctx context.Context, s *Store) error {
@@ -82,7 +97,7 @@ func TestBackup_Restore(t *testing.T) {
 	inspected, change, err := c.leader().DryRun(bytes.NewReader(file))
 	require.NoError(t, err)
 	require.Equal(t, b, inspected)
-	require.Equal(t, Change{Added: 4, Removed: 5*2 + 2 + 1, Altered: 1, Unchanged: 16 + 4 + 4}, change)
+	require.Equal(t, naming.BackupChange{Added: 4, Removed: 5*2 + 2 + 1, Altered: 1, Unchanged: 16 + 4 + 4}, change)
 	require.ElementsMatch(t, before, content(c.leader().table), "a dry run changes nothing")
 
 	var redirect *consistency.RedirectError

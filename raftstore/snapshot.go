@@ -25,6 +25,8 @@ const (
 	maxRecord = 64 << 20
 )
 
+var errNoSnapshot = errors.New("this is no snapshot of Rollcall")
+
 // image is the state of the FSM at one index. The datums are shared with the
 // table, which never alters a value.
 type image struct {
@@ -127,7 +129,7 @@ func readSnapshot(r io.Reader) (*image, error) {
 		return nil, fmt.Errorf("read snapshot: %w", unexpectedEOF(err))
 	}
 	if string(magic) != snapshotMagic {
-		return nil, errors.New("this is no snapshot of Rollcall")
+		return nil, errNoSnapshot
 	}
 	var header SnapshotHeader
 	options := protodelim.UnmarshalOptions{MaxSize: maxRecord}
@@ -255,8 +257,8 @@ func (h *hashingReader) ReadByte() (byte, error) {
 
 // unexpectedEOF tells the end of a truncated file from a regular end.
 func unexpectedEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the file is cut short: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }

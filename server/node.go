@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -154,7 +155,12 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	n.registry.subscriptions = engine.Subscriptions
 	n.registry.connections = clients.Connections
 	n.add("grpc", clients.Start, clients.Close)
+	archive := &backups{store: persistent, dir: cfg.DataDir}
+	if cfg.clustered() {
+		archive.send = link.peers.restoreOn
+	}
 	web := httpapi.New(httpapi.Config{
+		Backups:         archive,
 		ShutdownTimeout: cfg.ShutdownTimeout / 2,
 		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 		Version:         version,
@@ -433,6 +439,10 @@ func nextBoot(path string) (uint64, error) {
 func (n *Node) add(name string, start, stop func() error) {
 	n.parts = append(n.parts, part{name, start, stop})
 }
+
+// InspectBackup reads a whole backup, verifies it and says what is in it. The error
+// is a *naming.InvalidError for what is no backup that this program can use.
+func InspectBackup(r io.Reader) (naming.Backup, error) { return raftstore.Inspect(r) }
 
 // Start starts every part in order. After an error, Close stops those that run.
 func (n *Node) Start() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -27,6 +28,7 @@ type leading interface {
 	Write(ctx context.Context, encoded []byte) error
 	ReadIndex(ctx context.Context) (uint64, error)
 	Stats() (term, lastIndex uint64, sinceContact time.Duration)
+	Restore(ctx context.Context, r io.Reader) (naming.Backup, naming.BackupChange, error)
 }
 
 // peerService answers other nodes.
@@ -56,6 +58,7 @@ func newPeerService(l net.Listener, store leading, registry *Registry, mark func
 			peerMethod("Register", s.register), peerMethod("Deregister", s.deregister),
 			peerMethod("Beat", s.beat), peerMethod("Renew", s.renew),
 		},
+		Streams: []grpc.StreamDesc{{StreamName: "Restore", ClientStreams: true, Handler: s.restore}},
 	}, s)
 	return s
 }

@@ -41,9 +41,17 @@ func (t *tool) flags(c *cobra.Command) {
 	f.StringVar(&t.group, "group", naming.DefaultGroup, "group of a service that is named without one")
 }
 
-func (t *tool) client() (*client.Client, error) {
+// check refuses options that cannot be.
+func (t *tool) check() error {
 	if t.output != "table" && t.output != "json" {
-		return nil, fmt.Errorf("output is %q: it must be table or json", t.output)
+		return fmt.Errorf("output is %q: it must be table or json", t.output)
+	}
+	return nil
+}
+
+func (t *tool) client() (*client.Client, error) {
+	if err := t.check(); err != nil {
+		return nil, err
 	}
 	return client.New(t.server, versionText())
 }

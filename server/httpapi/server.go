@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -41,11 +42,18 @@ type Registry interface {
 	Refusal(err error) wire.Refusal
 }
 
+// Backups saves and restores persistent data; the server documents it.
+type Backups interface {
+	Save(ctx context.Context, w io.Writer, stale bool) (naming.Backup, error)
+	Restore(ctx context.Context, r io.Reader, dryRun bool) (naming.Backup, naming.BackupChange, error)
+}
+
 // Config of the front end.
 type Config struct {
 	ShutdownTimeout time.Duration // how long Close lets requests finish
 	Metrics         http.Handler  // serves /metrics
 	Nodes           func() []naming.NodeState
+	Backups         Backups
 	Version         string
 }
 
@@ -181,6 +189,8 @@ func (s *Server) routes() http.Handler {
 	handle("/nacos/v1/auth/users/login", methods{"POST": v1(s.login)})
 
 	mux.HandleFunc("GET /rollcall/v1/nodes", s.nodes)
+	mux.HandleFunc("GET /rollcall/v1/snapshot", s.saveSnapshot)
+	mux.HandleFunc("POST /rollcall/v1/snapshot", s.restoreSnapshot)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text("ok\n").write(w) })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.cfg.Metrics)

@@ -1306,6 +1306,87 @@ func (x *Holding) GetGone() string {
 	return ""
 }
 
+// RestoreChunk is the next part of a snapshot that the leader is to restore.
+type RestoreChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Content       []byte                 `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreChunk) Reset() {
+	*x = RestoreChunk{}
+	mi := &file_server_wire_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreChunk) ProtoMessage() {}
+
+func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreChunk.ProtoReflect.Descriptor instead.
+func (*RestoreChunk) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RestoreChunk) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+type RestoreReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreReply) Reset() {
+	*x = RestoreReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreReply) ProtoMessage() {}
+
+func (x *RestoreReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
+func (*RestoreReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
+}
+
 var File_server_wire_peer_proto protoreflect.FileDescriptor
 
 const file_server_wire_peer_proto_rawDesc = "" +
@@ -1408,7 +1489,10 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x1c\n" +
 	"\tinstances\x18\x03 \x01(\x03R\tinstances\x12\x12\n" +
 	"\x04root\x18\x04 \x01(\x06R\x04root\x12\x12\n" +
-	"\x04gone\x18\x05 \x01(\tR\x04goneB\x16Z\x14rollcall/server/wireb\x06proto3"
+	"\x04gone\x18\x05 \x01(\tR\x04gone\"(\n" +
+	"\fRestoreChunk\x12\x18\n" +
+	"\acontent\x18\x01 \x01(\fR\acontent\"\x0e\n" +
+	"\fRestoreReplyB\x16Z\x14rollcall/server/wireb\x06proto3"
 
 var (
 	file_server_wire_peer_proto_rawDescOnce sync.Once
@@ -1422,7 +1506,7 @@ func file_server_wire_peer_proto_rawDescGZIP() []byte {
 	return file_server_wire_peer_proto_rawDescData
 }
 
-var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_server_wire_peer_proto_goTypes = []any{
 	(*WriteRequest)(nil),      // 0: rollcall.peer.v1.WriteRequest
 	(*WriteReply)(nil),        // 1: rollcall.peer.v1.WriteReply
@@ -1445,7 +1529,9 @@ var file_server_wire_peer_proto_goTypes = []any{
 	(*PeerInstance)(nil),      // 18: rollcall.peer.v1.PeerInstance
 	(*Invalid)(nil),           // 19: rollcall.peer.v1.Invalid
 	(*Holding)(nil),           // 20: rollcall.peer.v1.Holding
-	nil,                       // 21: rollcall.peer.v1.PeerInstance.MetadataEntry
+	(*RestoreChunk)(nil),      // 21: rollcall.peer.v1.RestoreChunk
+	(*RestoreReply)(nil),      // 22: rollcall.peer.v1.RestoreReply
+	nil,                       // 23: rollcall.peer.v1.PeerInstance.MetadataEntry
 }
 var file_server_wire_peer_proto_depIdxs = []int32{
 	20, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
@@ -1458,7 +1544,7 @@ var file_server_wire_peer_proto_depIdxs = []int32{
 	11, // 7: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
 	15, // 8: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
 	17, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
-	21, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
+	23, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
 	11, // [11:11] is the sub-list for method output_type
 	11, // [11:11] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
@@ -1477,7 +1563,7 @@ func file_server_wire_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_wire_peer_proto_rawDesc), len(file_server_wire_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
