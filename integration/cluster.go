@@ -83,6 +83,8 @@ type NodeState struct {
 	Voter        bool   `json:"voter"`
 	LastIndex    uint64 `json:"lastIndex"`
 	AppliedIndex uint64 `json:"appliedIndex"`
+	Instances    int    `json:"instances"`
+	Differs      int    `json:"differs"`
 }
 
 // States returns what the node knows of all nodes.
@@ -96,6 +98,33 @@ func (n *Node) States() ([]NodeState, error) {
 	}
 	err = json.Unmarshal([]byte(response.Body), &list)
 	return list.Nodes, err
+}
+
+// Add starts one more node, which is told where the first one is.
+func (c *Cluster) Add(tb testing.TB, options ...Option) *Node {
+	tb.Helper()
+	first := c.Nodes[0]
+	node := StartNode(tb, append([]Option{WithArgs(
+		"--node", fmt.Sprintf("n%d", len(c.Nodes)+1), "--bootstrap-expect", "0",
+		"--join", net.JoinHostPort(first.host, strconv.Itoa(first.port-1001)),
+	)}, options...)...)
+	c.Nodes = append(c.Nodes, node)
+	return node
+}
+
+// Alive returns the names of the nodes that a node holds to be alive, sorted.
+func (n *Node) Alive() []string {
+	states, err := n.States()
+	if err != nil {
+		return nil
+	}
+	var alive []string
+	for _, s := range states {
+		if s.Alive {
+			alive = append(alive, s.Name)
+		}
+	}
+	return alive
 }
 
 // Leader returns the running node that says that it leads, nil when none does.

@@ -113,3 +113,38 @@ func TestEphemeral_PartitionHeals(t *testing.T) {
 	f.Holds(t, 40*time.Second, c.Nodes...)
 	f.Unharmed(t)
 }
+
+func TestEphemeral_WhatDiesWithItsNodeGoes(t *testing.T) {
+	t.Parallel()
+	const grace = 5 * time.Second
+	c := StartCluster(t, 3, WithArgs("--grace", grace.String()))
+	f := StartFleet(t, c.Nodes)
+	f.Publish("stays", 20, c.Nodes[0], c.Nodes[1])
+	f.Complete(t, 20*time.Second, c.Nodes...)
+	f.Publish("goes", 40, c.Nodes[0])
+	f.Complete(t, 20*time.Second, c.Nodes...)
+	c.Nodes[0].Kill(t)
+	f.Die("goes", 40)
+	began := time.Now()
+	// Found dead, the grace, then a twentieth of the service each second.
+	f.Complete(t, 60*time.Second, c.Nodes[1:]...)
+	t.Logf("gone everywhere %v after the death of the node; the grace is %v", time.Since(began), grace)
+	require.Greater(t, time.Since(began), grace)
+	f.Unharmed(t)
+}
+
+func TestEphemeral_SilentClientGoesEverywhere(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	s := newService(t)
+	client := Connect(t, c.Nodes[0].GRPCAddr(), Silent())
+	client.Register(t, s, Instance("10.0.0.1", 80)).OK(t)
+	for _, node := range c.Nodes {
+		eventually(t, soon, hostsAre(t, node, s, "10.0.0.1:80"))
+	}
+	began := time.Now()
+	for _, node := range c.Nodes {
+		eventually(t, secs(15), hostsAre(t, node, s))
+	}
+	t.Logf("gone everywhere after %v", time.Since(began))
+}

@@ -68,24 +68,36 @@ func (f *Fleet) Stop() {
 // Publish starts n clients over gRPC, each with one instance of the service; they
 // begin at the nodes in turn.
 func (f *Fleet) Publish(service string, n int, at ...*Node) {
+	f.PublishAll([]string{service}, n, at...)
+}
+
+// PublishAll is Publish for clients that have an instance of each of the services.
+func (f *Fleet) PublishAll(services []string, n int, at ...*Node) {
 	for k := range n {
-		ip := f.add(service)
-		node := at[k%len(at)]
-		client := &grpcClient{
-			setUp: func(c *Conn) bool { return f.register(c, service, ip) },
-			leave: func(c *Conn) { f.deregister(c, service, ip) },
-			quit:  make(chan struct{}),
-			ip:    ip,
+		ip := f.add(services...)
+		client := &grpcClient{ip: ip, quit: make(chan struct{})}
+		client.setUp = func(c *Conn) bool {
+			for _, service := range services {
+				if !f.register(c, service, ip) {
+					return false
+				}
+			}
+			return true
+		}
+		client.leave = func(c *Conn) {
+			for _, service := range services {
+				f.deregister(c, service, ip)
+			}
 		}
 		f.mu.Lock()
-		f.clients[service] = append(f.clients[service], client)
+		f.clients[services[0]] = append(f.clients[services[0]], client)
 		f.mu.Unlock()
-		f.wg.Go(func() { f.run(client, node) })
+		f.wg.Go(func() { f.run(client, at[k%len(at)]) })
 	}
 }
 
-// Leave lets n of the clients over gRPC deregister their instance of the service
-// and end.
+// Leave lets n of the clients over gRPC deregister what they have and end; of those
+// with several services give the first.
 func (f *Fleet) Leave(service string, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +113,9 @@ func (f *Fleet) Die(service string, n int) {
 	defer f.mu.Unlock()
 	for _, client := range f.clients[service][:n] {
 		client.leave = func(*Conn) {}
-		delete(f.instances[service], client.ip+":80")
+		for _, instances := range f.instances {
+			delete(instances, client.ip+":80")
+		}
 		close(client.quit)
 	}
 	f.clients[service] = f.clients[service][n:]
@@ -128,15 +142,17 @@ func (f *Fleet) Subscribe(n int, services []string, at ...*Node) {
 }
 
 // add notes an instance that is about to be registered.
-func (f *Fleet) add(service string) (ip string) {
+func (f *Fleet) add(services ...string) (ip string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.instances[service] == nil {
-		f.instances[service] = make(map[string]bool)
-	}
 	f.added++
 	ip = fmt.Sprintf("10.0.%d.%d", f.added>>8, f.added&255)
-	f.instances[service][ip+":80"] = false
+	for _, service := range services {
+		if f.instances[service] == nil {
+			f.instances[service] = make(map[string]bool)
+		}
+		f.instances[service][ip+":80"] = false
+	}
 	return ip
 }
 
@@ -169,8 +185,12 @@ func (f *Fleet) run(client *grpcClient, node *Node) {
 		} else {
 			node = f.other(node)
 		}
-		if !f.pause(rand.N(fleetRedo)) {
+		select {
+		case <-f.done:
 			return
+		case <-client.quit:
+			return
+		case <-time.After(rand.N(fleetRedo)):
 		}
 	}
 }
@@ -453,6 +473,7 @@ func (f *Fleet) wrong(nodes []*Node) string {
 	f.mu.Lock()
 	want := make(map[string][]string)
 	for service, instances := range f.instances {
+		want[service] = nil
 		for address := range instances {
 			want[service] = append(want[service], address)
 		}

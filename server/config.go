@@ -70,7 +70,7 @@ func DefaultConfig() Config {
 		BootstrapExpect: 1, Cluster: "rollcall",
 		LogLevel: "info", LogFormat: "text",
 		BeatInterval: naming.DefaultBeatInterval, CacheTime: 10 * time.Second,
-		Linger: 500 * time.Millisecond, Grace: 30 * time.Second, GraceSilent: 3 * time.Minute, Idle: 7 * time.Second, Detect: 3 * time.Second,
+		Linger: 500 * time.Millisecond, Grace: 30 * time.Second, GraceSilent: 3 * time.Minute, Idle: 6 * time.Second, Detect: 3 * time.Second,
 		SetupWait:          100 * time.Millisecond,
 		EmptyServiceExpiry: time.Minute, OverrideExpiry: time.Minute,
 		MetadataLimit:   naming.DefaultMetadataLimit,

@@ -158,7 +158,7 @@ func (p *Player) silence(ctx context.Context, step Step, expected []Expected, fa
 }
 
 // detected answers the question whether the client is alive, where the recording
-// does not wait for it: Rollcall asks after 7 s of silence, Nacos after 20 s.
+// does not wait for it: Rollcall asks after 6 s of silence, Nacos after 20 s.
 func (p *Player) detected(step Step, got answer) (bool, error) {
 	const question = "ClientDetectionRequest"
 	if got.typ != question || step.Type == question {
