@@ -103,6 +103,14 @@ bench: ## benchmarks (BENCH=regexp, BENCHTIME=1s or 1x)
 	  [ $${#pkgs[@]} -gt 0 ] || { echo 'no benchmarks'; exit 0; }; \
 	  $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -timeout 30m "$${pkgs[@]}"
 
+.PHONY: bench-cluster
+bench-cluster: build ## benchmarks of three real processes (BENCH=regexp)
+	cd integration && ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 30m .
+
+.PHONY: simulate
+simulate: ## the protocol of ephemeral data through SEEDS (100000) simulated runs, from FIRST (1)
+	ROLLCALL_SIM_SEEDS=$(or $(SEEDS),100000) ROLLCALL_SIM_FIRST=$(or $(FIRST),1) $(GO) test -count=1 -timeout 0 -v -run '^TestSimulate$$' ./distro
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (1m)
 	@mapfile -t targets < <(grep -rHoE --include='*_test.go' --exclude-dir=integration '^func Fuzz[A-Za-z0-9_]+' . | sort); \
