@@ -19,6 +19,8 @@ type Client struct {
 	base  *url.URL
 	http  *http.Client
 	agent string
+	// consistent is set by Consistent.
+	consistent bool
 }
 
 // timeout bounds one call.
@@ -127,6 +129,15 @@ func (c *Client) Nodes(ctx context.Context) ([]naming.NodeState, error) {
 	return list.Nodes, err
 }
 
+// Consistent returns a client whose reads of services and instances show every
+// persistent write that was acknowledged before, by any node. They need a leader; only
+// Rollcall promises that.
+func (c *Client) Consistent() *Client {
+	other := *c
+	other.consistent = true
+	return &other
+}
+
 // Ready returns nil if the server says that it is ready to serve.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, "/readyz", nil, nil)
@@ -161,6 +172,9 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, in
 	if method == http.MethodPost || method == http.MethodPut {
 		body = strings.NewReader(q.Encode())
 	} else {
+		if c.consistent && method == http.MethodGet && q != nil {
+			q.Set("consistent", "true")
+		}
 		u.RawQuery = q.Encode()
 	}
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)

@@ -2,10 +2,10 @@ package consistency
 
 import "errors"
 
-// Errors of persistent writes.
+// Errors of persistent writes, and of reads that are to show all of them.
 var (
 	// ErrNoLeader means that nothing was written: no node leads.
-	ErrNoLeader = errors.New("no leader: persistent data cannot be written now")
+	ErrNoLeader = errors.New("no leader: persistent data takes no writes and no consistent reads now")
 	// ErrUnknownOutcome means that the write may or may not have happened.
 	ErrUnknownOutcome = errors.New("outcome unknown: the write may still take effect")
 	// ErrReadOnly means that nothing was written: the disk of the node that would

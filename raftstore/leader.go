@@ -60,6 +60,8 @@ func (s *Store) noteLeader() {
 		}
 		close(s.changedCh)
 		s.changedCh = make(chan struct{})
+		s.unled()
+		s.led, s.unled = context.WithCancel(s.ctx)
 	}
 	s.mu.Unlock()
 	if was.id != now.id || was.self != now.self || was.term != now.term {
@@ -125,6 +127,24 @@ func (s *Store) alone() bool {
 	}
 	voters := s.voters()
 	return len(voters) == 1 && voters[0] == s.id
+}
+
+// WhileLeads returns a context that ends with ctx, and as soon as another node than
+// the named one is known to lead, or none. It is for questions to the leader: one that
+// is frozen never answers. The function must be called when the answer is there.
+func (s *Store) WhileLeads(ctx context.Context, node string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	led, leads := s.led, s.leader.node == node
+	s.mu.Unlock()
+	if !leads {
+		cancel()
+	}
+	stop := context.AfterFunc(led, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // broadcast wakes whoever waits for a change of the leader.

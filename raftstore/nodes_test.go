@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,4 +294,37 @@ func TestNodes_FollowerShowsItsWriteSoon(t *testing.T) {
 	}
 	slices.Sort(took)
 	require.Less(t, took[len(took)/2], 40*time.Millisecond, "%v", took)
+}
+
+// A frozen leader answers nothing, and takes no connection away either.
+func TestNodes_NobodyWaitsForAFrozenLeader(t *testing.T) {
+	var frozen atomic.Pointer[string]
+	c := startCluster(t, 3, func(cfg *Config) {
+		fast(cfg)
+		ask := cfg.ReadIndex
+		cfg.ReadIndex = func(ctx context.Context, leader string) (uint64, error) {
+			if name := frozen.Load(); name != nil && *name == leader {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return ask(ctx, leader)
+		}
+	})
+	lead, follower := c.leader(), c.follower()
+	writing, done := follower.WhileLeads(t.Context(), lead.name)
+	defer done()
+	frozen.Store(&lead.name)
+	c.cut(lead.name, true)
+	begin := time.Now()
+	require.NoError(t, follower.WaitConsistent(t.Context()))
+	require.Less(t, time.Since(begin), follower.cfg.WriteTimeout/2)
+	require.ErrorIs(t, writing.Err(), context.Canceled)
+	require.NoError(t, t.Context().Err())
+	late, done := follower.WhileLeads(t.Context(), lead.name)
+	defer done()
+	require.ErrorIs(t, late.Err(), context.Canceled, "it leads no more")
+	other, done := follower.WhileLeads(t.Context(), c.leader().name)
+	require.NoError(t, other.Err())
+	done()
+	require.ErrorIs(t, other.Err(), context.Canceled)
 }

@@ -52,7 +52,9 @@ func (s *Store) readIndex(ctx context.Context) (uint64, error) {
 	if err == nil || !errors.As(err, &redirect) || s.cfg.ReadIndex == nil {
 		return index, err
 	}
-	if index, err = s.cfg.ReadIndex(ctx, redirect.Node); err != nil && ctx.Err() == nil && !errors.Is(err, consistency.ErrNoLeader) {
+	asking, done := s.WhileLeads(ctx, redirect.Node)
+	defer done()
+	if index, err = s.cfg.ReadIndex(asking, redirect.Node); err != nil && ctx.Err() == nil && !errors.Is(err, consistency.ErrNoLeader) {
 		err = fmt.Errorf("%w: ask %s for the read index: %w", errNotAccepted, redirect.Node, err)
 	}
 	return index, err

@@ -79,7 +79,9 @@ type Store struct {
 	closeErr        error
 	leader          leader
 	leaderlessSince time.Time
-	changedCh       chan struct{} // closed and replaced when leader changes
+	changedCh       chan struct{}   // closed and replaced when leader changes
+	led             context.Context // ends when another leader is known, or none
+	unled           context.CancelFunc
 }
 
 var _ consistency.Store = (*Store)(nil)
@@ -112,6 +114,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.stopCh = s.ctx.Done()
+	s.led, s.unled = context.WithCancel(s.ctx)
 	s.peers.Store(&view{known: readKnown(cfg.Dir)})
 	s.storedCluster.Store(new(string))
 	s.metrics = newMetrics(s)

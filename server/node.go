@@ -154,6 +154,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	n.registry.watched = engine.Watched
 	n.registry.subscriptions = engine.Subscriptions
 	n.registry.connections = clients.Connections
+	n.registry.consistent = persistent.WaitConsistent
 	n.add("grpc", clients.Start, clients.Close)
 	archive := &backups{store: persistent, dir: cfg.DataDir}
 	if cfg.clustered() {
@@ -325,6 +326,8 @@ func (l *link) forwarding(store *raftstore.Store) *forwarding {
 		Store: store, waitApplied: store.WaitApplied,
 		encode: encoders{publish: raftstore.EncodePublish, put: raftstore.EncodePut, delete: raftstore.EncodeDelete},
 		send: func(ctx context.Context, node string, q *wire.WriteRequest) (uint64, error) {
+			ctx, done := store.WhileLeads(ctx, node)
+			defer done()
 			reply := new(wire.WriteReply)
 			err := l.peers.ask(ctx, node, "Write", q, reply)
 			return reply.GetIndex(), err

@@ -43,6 +43,7 @@ type Registry struct {
 	watched       func(naming.ServiceKey) bool
 	subscriptions func() int
 	connections   func() int
+	consistent    func(ctx context.Context) error
 
 	switches atomic.Pointer[naming.Switches]
 
@@ -58,7 +59,8 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 		cfg: cfg, router: router, log: log,
 		notify: func(naming.ServiceKey) {}, watched: func(naming.ServiceKey) bool { return false },
 		subscriptions: func() int { return 0 }, connections: func() int { return 0 },
-		cleanCh: make(chan func(context.Context), cleanQueue),
+		consistent: func(context.Context) error { return nil },
+		cleanCh:    make(chan func(context.Context), cleanQueue),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.ids.Store(uint64(time.Now().UnixMilli()) << 12)
@@ -82,6 +84,11 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 	gauge("rollcall_subscriptions", "Subscriptions of clients.", func(c naming.Counts) int { return c.Subscriptions })
 	return r
 }
+
+// AwaitConsistent waits until this node shows every persistent write that was
+// acknowledged before the call, by any node. It asks the leader; without one it
+// returns ErrNoLeader within seconds.
+func (r *Registry) AwaitConsistent(ctx context.Context) error { return r.consistent(ctx) }
 
 // start begins to expire and to clean.
 func (r *Registry) start() error {

@@ -78,11 +78,16 @@ func (t *tool) print(w io.Writer, v any, fill func(io.Writer)) error {
 	return table.Flush()
 }
 
+func consistentFlag(c *cobra.Command, into *bool) {
+	c.Flags().BoolVar(into, "consistent", false, "show every persistent write that was acknowledged before, by any node; needs a leader")
+}
+
 func newService() *cobra.Command {
 	t := new(tool)
 	c := &cobra.Command{Use: "service", Short: "Look at services"}
 	t.flags(c)
 	var page, size int
+	var consistent bool
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the services of a group",
@@ -91,6 +96,9 @@ func newService() *cobra.Command {
 			cl, err := t.client()
 			if err != nil {
 				return err
+			}
+			if consistent {
+				cl = cl.Consistent()
 			}
 			names, count, err := cl.Services(c.Context(), t.namespace, t.group, page, size)
 			if err != nil {
@@ -112,6 +120,7 @@ func newService() *cobra.Command {
 	}
 	list.Flags().IntVar(&page, "page", 1, "page, from 1")
 	list.Flags().IntVar(&size, "size", 1000, "services on a page")
+	consistentFlag(list, &consistent)
 	c.AddCommand(list)
 	return c
 }
@@ -122,7 +131,7 @@ func newInstance() *cobra.Command {
 	t.flags(c)
 
 	var clusters string
-	var healthy bool
+	var healthy, consistent bool
 	list := &cobra.Command{
 		Use:   "list SERVICE",
 		Short: "List the instances of a service that clients see",
@@ -131,6 +140,9 @@ func newInstance() *cobra.Command {
 			cl, svc, err := t.ask(args[0])
 			if err != nil {
 				return err
+			}
+			if consistent {
+				cl = cl.Consistent()
 			}
 			s, err := cl.Instances(c.Context(), svc, clusters, healthy)
 			if err != nil {
@@ -141,6 +153,7 @@ func newInstance() *cobra.Command {
 	}
 	list.Flags().StringVar(&clusters, "clusters", "", "clusters, separated by commas; empty: all")
 	list.Flags().BoolVar(&healthy, "healthy", false, "healthy instances only")
+	consistentFlag(list, &consistent)
 
 	i := naming.NewInstance("", 0)
 	var metadata []string

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -415,4 +416,37 @@ func TestMissing(t *testing.T) {
 		require.Contains(t, r.body, want, request)
 		require.Empty(t, n.registry.told(), request)
 	}
+}
+
+// A consistent read waits before it looks; only reads do, and only when asked to.
+func TestConsistent_ReadsWait(t *testing.T) {
+	n := start(t)
+	n.registry.set(host("10.0.0.1"))
+	for _, read := range []string{
+		"GET /nacos/v1/ns/instance/list?serviceName=a", "GET /nacos/v2/ns/instance/list?serviceName=a",
+		"GET /nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80", "GET /nacos/v2/ns/instance?serviceName=a&ip=10.0.0.1&port=80",
+		"GET /nacos/v1/ns/service?serviceName=a", "GET /nacos/v2/ns/service?serviceName=a",
+		"GET /nacos/v1/ns/service/list?pageNo=1&pageSize=9", "GET /nacos/v2/ns/service/list?pageNo=1&pageSize=9",
+		"GET /nacos/v1/ns/instance/statuses?key=g@@a", "HEAD /nacos/v1/ns/instance/list?serviceName=a",
+		"GET /nacos/v1/ns/operator/switches?",
+	} {
+		n.registry.told()
+		require.Equal(t, 200, n.do(t, read, nil, nil).status, read)
+		require.NotContains(t, n.registry.told(), "AwaitConsistent", read)
+		require.Equal(t, 200, n.do(t, read+"&consistent=false", nil, nil).status, read)
+		require.NotContains(t, n.registry.told(), "AwaitConsistent", read)
+		require.Equal(t, 200, n.do(t, read+"&consistent=true", nil, nil).status, read)
+		require.Equal(t, "AwaitConsistent", n.registry.told()[0], read)
+	}
+	r := n.do(t, "GET /nacos/v1/ns/instance/list?serviceName=a&consistent=maybe", nil, nil)
+	require.Equal(t, 400, r.status)
+	require.Contains(t, r.body, `consistent is "maybe": it must be true or false`)
+
+	n.registry.mu.Lock()
+	n.registry.fault = errors.New("no leader")
+	n.registry.mu.Unlock()
+	r = n.do(t, "GET /nacos/v1/ns/instance/list?serviceName=a&consistent=true", nil, nil)
+	require.Equal(t, 500, r.status)
+	require.Contains(t, r.body, "no leader")
+	require.Equal(t, 200, n.do(t, "GET /nacos/v1/ns/instance/list?serviceName=a", nil, nil).status)
 }

@@ -162,6 +162,8 @@ func (r *registry) DeleteService(_ context.Context, svc naming.ServiceKey) error
 	return r.call("DeleteService %s", svc)
 }
 
+func (r *registry) AwaitConsistent(context.Context) error { return r.call("AwaitConsistent") }
+
 func (r *registry) Counts() naming.Counts {
 	return naming.Counts{Services: 1, Instances: 2, Subscriptions: 3, Connections: 4, EphemeralPublishers: 5, PersistentPublishers: 6}
 }

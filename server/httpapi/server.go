@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ type Registry interface {
 	UpdateService(ctx context.Context, svc naming.ServiceKey, s naming.Settings) error
 	DeleteService(ctx context.Context, svc naming.ServiceKey) error
 
+	AwaitConsistent(ctx context.Context) error
 	Counts() naming.Counts
 	Switches() naming.Switches
 	ChangeSwitch(ctx context.Context, entry, value string) error
@@ -124,7 +126,7 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	v1 := func(h func(*request) (answer, error)) func(*request) answer {
 		return func(q *request) answer {
-			a, err := h(q)
+			a, err := answered(s, q, h)
 			if err != nil {
 				return s.refusedV1(err, q.URL.Path)
 			}
@@ -133,7 +135,7 @@ func (s *Server) routes() http.Handler {
 	}
 	v2 := func(h func(*request) ([]byte, error)) func(*request) answer {
 		return func(q *request) answer {
-			data, err := h(q)
+			data, err := answered(s, q, h)
 			if err != nil {
 				return s.refusedV2(err)
 			}
@@ -142,7 +144,7 @@ func (s *Server) routes() http.Handler {
 	}
 	raw := func(h func(*request) (answer, error)) func(*request) answer { // v2 without its envelope
 		return func(q *request) answer {
-			a, err := h(q)
+			a, err := answered(s, q, h)
 			if err != nil {
 				return s.refusedV2(err)
 			}
@@ -201,6 +203,30 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /nacos/{$}", s.page)
 	mux.HandleFunc("GET /nacos/index.html", s.page)
 	return s.guard(mux)
+}
+
+// answered calls a handler. A read with consistent=true waits first until this node
+// shows all that was acknowledged before.
+func answered[A any](s *Server, q *request, h func(*request) (A, error)) (A, error) {
+	if text := q.params["consistent"]; text != "" && (q.Method == http.MethodGet || q.Method == http.MethodHead) {
+		consistent, err := trueOrFalse("consistent", text)
+		if err == nil && consistent {
+			err = s.registry.AwaitConsistent(q.Context())
+		}
+		if err != nil {
+			return *new(A), err
+		}
+	}
+	return h(q)
+}
+
+// trueOrFalse reads the value of a parameter of our own.
+func trueOrFalse(name, text string) (bool, error) {
+	switch text {
+	case "true", "false":
+		return text == "true", nil
+	}
+	return false, &naming.InvalidError{Fault: naming.FaultValue, Field: name, Text: name + " is " + strconv.Quote(text) + ": it must be true or false"}
 }
 
 // methods serves one path: the right handler, or the answer that the path exists

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"time"
 
 	"rollcall/naming"
@@ -80,11 +79,7 @@ func flagParam(r *http.Request, name string) (bool, error) {
 	if text == "" {
 		return false, nil
 	}
-	value, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, &naming.InvalidError{Fault: naming.FaultValue, Field: name, Text: name + " is " + strconv.Quote(text) + ": it must be true or false"}
-	}
-	return value, nil
+	return trueOrFalse(name, text)
 }
 
 // refusedPlain answers an error of a path of our own in text.
