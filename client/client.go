@@ -129,6 +129,12 @@ func (c *Client) Nodes(ctx context.Context) ([]naming.NodeState, error) {
 	return list.Nodes, err
 }
 
+// RemoveNode takes a node that will not come back out of Raft, by its name or its id.
+// One that is alive is refused.
+func (c *Client) RemoveNode(ctx context.Context, node string) error {
+	return c.call(ctx, http.MethodDelete, "/rollcall/v1/nodes/"+url.PathEscape(node), nil, nil)
+}
+
 // Consistent returns a client whose reads of services and instances show every
 // persistent write that was acknowledged before, by any node. They need a leader; only
 // Rollcall promises that.

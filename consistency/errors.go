@@ -14,7 +14,7 @@ var (
 	// ErrClosed means that the store is closed; nothing was written.
 	ErrClosed = errors.New("the store is closed")
 	// ErrNotReady means that local data is not complete yet.
-	ErrNotReady = errors.New("not ready: local data is still being loaded")
+	ErrNotReady = errors.New("not ready: local data is not complete")
 )
 
 // RedirectError says that another node must take the request: the owner of an

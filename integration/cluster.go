@@ -81,10 +81,15 @@ type NodeState struct {
 	Alive        bool   `json:"alive"`
 	Role         string `json:"role"`
 	Voter        bool   `json:"voter"`
+	Term         uint64 `json:"term"`
 	LastIndex    uint64 `json:"lastIndex"`
 	AppliedIndex uint64 `json:"appliedIndex"`
 	Instances    int    `json:"instances"`
 	Differs      int    `json:"differs"`
+	Lag          uint64 `json:"lag"`
+	Stale        bool   `json:"stale"`
+	ReadOnly     string `json:"readOnly"`
+	Refused      string `json:"refused"`
 }
 
 // States returns what the node knows of all nodes.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -324,9 +325,23 @@ func (n *Node) signal(tb testing.TB, sig syscall.Signal) {
 }
 
 func (n *Node) start() error {
-	path, err := binary.get()
+	exited, err := n.launch()
 	if err != nil {
 		return err
+	}
+	return n.waitReady(exited)
+}
+
+// Launch starts the process and does not wait until it is ready.
+func (n *Node) Launch() error {
+	_, err := n.launch()
+	return err
+}
+
+func (n *Node) launch() (exited chan struct{}, err error) {
+	path, err := binary.get()
+	if err != nil {
+		return nil, err
 	}
 	args := append([]string{
 		"server", "--port", strconv.Itoa(n.port), "--data-dir", n.dataDir, "--bind", n.host,
@@ -339,9 +354,9 @@ func (n *Node) start() error {
 	cmd.Stdout, cmd.Stderr = &n.log, &n.log
 	cmd.SysProcAttr = childAttr()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the node: %w", err)
+		return nil, fmt.Errorf("start the node: %w", err)
 	}
-	exited := make(chan struct{})
+	exited = make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
 		close(exited)
@@ -350,7 +365,7 @@ func (n *Node) start() error {
 	n.cmd, n.exited, n.paused = cmd, exited, false
 	n.mu.Unlock()
 	n.http.CloseIdleConnections() // those to the former process
-	return n.waitReady(exited)
+	return exited, nil
 }
 
 // cleanEnv is the environment without what would configure the node, or the tests.
@@ -400,14 +415,32 @@ func (n *Node) statusOf(ctx context.Context, url string) int {
 	return resp.StatusCode
 }
 
-// freePort finds a main port whose derived ports are free, too. All of them lie
-// below the range from which Linux takes the ports of outgoing connections.
+// given are the ports that freePort has given away. They may still be free, as the
+// nodes that they are for may not run yet.
+type given struct {
+	mu    sync.Mutex
+	ports map[int]bool
+}
+
+//nolint:gochecknoglobals // the ports of a machine are one
+var givenPorts = given{ports: make(map[int]bool)}
+
+// freePort finds a main port whose derived ports are free, too, and gives each away
+// once. All of them lie below the range from which Linux takes the ports of outgoing
+// connections.
 func freePort() (int, error) {
+	givenPorts.mu.Lock()
+	defer givenPorts.mu.Unlock()
 	for range 200 {
-		p := 12000 + 5*rand.IntN(3500)
-		if portFree(p) && portFree(p+1000) && portFree(p+1001) && portFree(p-1000) && portFree(p-1001) {
-			return p, nil
+		main := 12000 + 5*rand.IntN(3500)
+		all := []int{main, main + 1000, main + 1001, main - 1000, main - 1001}
+		if slices.ContainsFunc(all, func(p int) bool { return givenPorts.ports[p] || !portFree(p) }) {
+			continue
 		}
+		for _, p := range all {
+			givenPorts.ports[p] = true
+		}
+		return main, nil
 	}
 	return 0, errors.New("no free port found")
 }

@@ -46,8 +46,15 @@ type NodeState struct {
 	Term         uint64 `json:"term"`
 	LastIndex    uint64 `json:"lastIndex"`
 	AppliedIndex uint64 `json:"appliedIndex"`
-	Version      string `json:"version"`
-	Ready        bool   `json:"ready"`
-	Instances    int    `json:"instances"` // ephemeral ones that it holds
-	Differs      int    `json:"differs"`   // nodes whose ephemeral instances it holds otherwise than they do; 0 at rest
+	Lag          uint64 `json:"lag"` // log entries that it has not applied and the leader has
+	// What is wrong with its persistent data. Stale: it is as it was before the start,
+	// for there was no leader since. ReadOnly: why its disk takes none. Refused: why it
+	// takes no part, such as a data folder of other nodes. Empty when nothing is.
+	Stale     bool   `json:"stale"`
+	ReadOnly  string `json:"readOnly"`
+	Refused   string `json:"refused"`
+	Version   string `json:"version"`
+	Ready     bool   `json:"ready"`
+	Instances int    `json:"instances"` // ephemeral ones that it holds
+	Differs   int    `json:"differs"`   // nodes whose ephemeral instances it holds otherwise than they do; 0 at rest
 }

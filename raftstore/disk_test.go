@@ -218,7 +218,7 @@ func TestMetrics(t *testing.T) {
 	} {
 		require.InDelta(t, want, metric(t, reg, "rollcall_raft_"+name), 0, name)
 	}
-	for _, name := range []string{"term", "last_index", "commit_index", "applied_index", "applied_operations_total", "entry_operations", "snapshot_bytes", "writes_total"} {
+	for _, name := range []string{"term", "last_index", "commit_index", "applied_index", "applied_operations_total", "entry_operations", "snapshot_bytes", "snapshot_index", "snapshot_timestamp_seconds", "writes_total"} {
 		require.Positive(t, metric(t, reg, "rollcall_raft_"+name), name)
 	}
 	c.eventually(func() bool {

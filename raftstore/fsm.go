@@ -161,7 +161,10 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		requests: f.requests.all(), datums: f.table.Datums(),
 	}}
 	if f.metrics != nil {
-		s.written = f.metrics.snapshotWritten
+		s.written = func(bytes int64) {
+			f.metrics.snapshots.Inc()
+			f.metrics.snapshotKept(s.index, bytes, time.Now())
+		}
 	}
 	return s, nil
 }
@@ -173,7 +176,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if err := f.failure(); err != nil {
 		return err
 	}
-	i, err := readSnapshot(r)
+	counted := &countingReader{in: r}
+	i, err := readSnapshot(counted)
 	if errors.Is(err, errNewer) {
 		return f.fail(err)
 	}
@@ -187,6 +191,9 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.written = 0
 	f.index.advance(i.index)
 	f.notice()
+	if f.metrics != nil {
+		f.metrics.snapshotKept(i.index, counted.bytes, time.Now())
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/consistency"
+	"rollcall/naming"
 )
 
 // ErrOtherCluster means that the data folder belongs to other nodes than those that
@@ -408,26 +409,36 @@ func (s *Store) adopt() {
 
 // Remove takes a node that will not come back out of Raft, by its name or its id. It
 // takes place on the leader; others return a *consistency.RedirectError. A node that
-// is alive would be taken in again, so it is refused: stop it first.
+// is alive would be taken in again, so it is refused, as is one that Raft does not
+// know: both with a *naming.InvalidError.
 func (s *Store) Remove(ctx context.Context, node string) error {
 	if err := s.awaitLeader(ctx); err != nil {
 		return err
 	}
 	view := s.view()
+	var alive bool
 	for _, server := range s.servers() {
-		if id := string(server.ID); id != node && view.name(id) != node {
+		id := string(server.ID)
+		if id != node && view.name(id) != node {
 			continue
 		}
-		if server.ID == s.id || view.byID[string(server.ID)].Alive {
-			return fmt.Errorf("node %s is alive and would be taken in again: stop it first", node)
+		if server.ID == s.id || view.byID[id].Alive { // a dead one may have had the same name
+			alive = true
+			continue
 		}
 		if err := s.raft.RemoveServer(server.ID, 0, enqueueTimeout).Error(); err != nil {
+			if err = outcome(err); errors.Is(err, errNotAccepted) {
+				err = fmt.Errorf("%w: %w", consistency.ErrNoLeader, err)
+			}
 			return fmt.Errorf("remove node %s: %w", node, err)
 		}
-		s.log.Info("raft removes a node, as it was told to", "peer", view.name(string(server.ID)), "id", string(server.ID))
+		s.log.Info("raft removes a node, as it was told to", "peer", view.name(id), "id", id)
 		return nil
 	}
-	return fmt.Errorf("raft has no node %s", node)
+	if alive {
+		return &naming.InvalidError{Fault: naming.FaultValue, Field: "node", Text: "node " + node + " is alive and would be taken in again: stop it first"}
+	}
+	return &naming.InvalidError{Fault: naming.FaultResourceUnknown, Field: "node", Text: "raft has no node " + node + ": `rollcall node list` shows the nodes"}
 }
 
 // replaced returns whether a server that is not alive has a healthy successor: a

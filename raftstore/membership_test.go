@@ -248,6 +248,9 @@ func TestMembership_Remove(t *testing.T) {
 	c.kill(gone.name)
 	c.eventually(func() bool { return lead.Remove(t.Context(), gone.name) == nil })
 	require.Len(t, lead.State().Servers, 2)
+	var invalid *naming.InvalidError
+	require.ErrorAs(t, lead.Remove(t.Context(), gone.name), &invalid)
+	require.Equal(t, naming.FaultResourceUnknown, invalid.Fault)
 	require.NoError(t, c.publish(lead, publication(service(1), host(1))))
 }
 
@@ -348,4 +351,26 @@ func TestMembership_FollowerThatWasAwayIsReadyAtOnce(t *testing.T) {
 	took := time.Since(begin)
 	t.Logf("ready after %s", took)
 	require.Less(t, took, 1500*time.Millisecond)
+}
+
+// With an empty disk a node is another one, of the same name as the dead one.
+func TestMembership_RemoveTheDeadOneOfAName(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *Config) {
+		patient(cfg)
+		cfg.PilotInterval = time.Hour // it would remove the dead one itself
+	})
+	lead, wiped := c.leader(), c.follower()
+	id := wiped.ID()
+	c.kill(wiped.name)
+	c.wipe(wiped.name)
+	again := c.start(wiped.name, 0)
+	c.eventually(func() bool { return len(lead.State().Servers) == 4 })
+	c.eventually(func() bool { return lead.Remove(t.Context(), wiped.name) == nil })
+	var left []string
+	for _, server := range lead.State().Servers {
+		left = append(left, server.ID)
+	}
+	require.Len(t, left, 3)
+	require.NotContains(t, left, id)
+	require.Contains(t, left, again.ID())
 }

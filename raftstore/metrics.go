@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -15,6 +17,8 @@ type metrics struct {
 	writes        *prometheus.CounterVec
 	snapshots     prometheus.Counter
 	snapshotBytes prometheus.Gauge
+	snapshotIndex prometheus.Gauge
+	snapshotTime  prometheus.Gauge
 	gauges        map[string]*prometheus.Desc
 	lag           *prometheus.Desc
 }
@@ -33,7 +37,9 @@ func newMetrics(s *Store) *metrics {
 		}),
 		writes:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_raft_writes_total", Help: "Writes asked of this node, by outcome."}, []string{"outcome"}),
 		snapshots:     prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_raft_snapshots_total", Help: "Snapshots taken."}),
-		snapshotBytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_raft_snapshot_bytes", Help: "Size of the newest snapshot taken."}),
+		snapshotBytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_raft_snapshot_bytes", Help: "Size of the newest snapshot; 0 when there is none."}),
+		snapshotIndex: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_raft_snapshot_index", Help: "Last entry in the newest snapshot; 0 when there is none."}),
+		snapshotTime:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_raft_snapshot_timestamp_seconds", Help: "Unix time at which the newest snapshot was taken here or received; 0 when there is none."}),
 		gauges:        make(map[string]*prometheus.Desc),
 		lag:           prometheus.NewDesc("rollcall_raft_peer_lag_entries", "Log entries that a node lacks, as the leader knows.", []string{"peer"}, nil),
 	}
@@ -57,7 +63,7 @@ func newMetrics(s *Store) *metrics {
 }
 
 func (m *metrics) counters() []prometheus.Collector {
-	return []prometheus.Collector{m.applied, m.batch, m.write, m.writes, m.snapshots, m.snapshotBytes}
+	return []prometheus.Collector{m.applied, m.batch, m.write, m.writes, m.snapshots, m.snapshotBytes, m.snapshotIndex, m.snapshotTime}
 }
 
 // Describe implements prometheus.Collector.
@@ -115,7 +121,9 @@ func flag(b bool) float64 {
 	return 0
 }
 
-func (m *metrics) snapshotWritten(bytes int64) {
-	m.snapshots.Inc()
+// snapshotKept notes the newest snapshot, which was taken here or received.
+func (m *metrics) snapshotKept(index uint64, bytes int64, at time.Time) {
 	m.snapshotBytes.Set(float64(bytes))
+	m.snapshotIndex.Set(float64(index))
+	m.snapshotTime.Set(float64(at.UnixMilli()) / 1000)
 }

@@ -25,9 +25,10 @@ const (
 
 // snapshotID is what the name of a snapshot's folder tells: term-index-milliseconds.
 type snapshotID struct {
-	name  string
-	term  uint64
-	index uint64
+	name    string
+	term    uint64
+	index   uint64
+	takenMs uint64
 }
 
 // listSnapshots returns the snapshots in the folder, newest first, also those that
@@ -40,15 +41,16 @@ func listSnapshots(dir string) ([]snapshotID, error) {
 	var out []snapshotID
 	for _, e := range entries {
 		parts := strings.Split(e.Name(), "-")
-		if !e.IsDir() || len(parts) != 3 {
+		if !e.IsDir() || len(parts) != 3 || strings.HasSuffix(parts[2], unfinished) {
 			continue
 		}
 		term, errTerm := strconv.ParseUint(parts[0], 10, 64)
 		index, errIndex := strconv.ParseUint(parts[1], 10, 64)
-		if errTerm != nil || errIndex != nil || strings.HasSuffix(parts[2], unfinished) {
+		if errTerm != nil || errIndex != nil {
 			continue
 		}
-		out = append(out, snapshotID{e.Name(), term, index})
+		taken, _ := strconv.ParseUint(parts[2], 10, 64)
+		out = append(out, snapshotID{e.Name(), term, index, taken})
 	}
 	slices.SortFunc(out, func(a, b snapshotID) int {
 		return cmp.Or(cmp.Compare(b.term, a.term), cmp.Compare(b.index, a.index), cmp.Compare(b.name, a.name))

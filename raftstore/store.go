@@ -230,6 +230,9 @@ func (s *Store) startLocked() error {
 		return err
 	}
 	s.fsm.failed = s.fail
+	if list, err := listSnapshots(s.cfg.Dir); err == nil && len(list) > 0 {
+		s.metrics.snapshotTime.Set(float64(list[0].takenMs) / 1000)
+	}
 	if err := forgetInterruptedBootstrap(s.logs, s.logs, s.snapshots); err != nil {
 		return err
 	}

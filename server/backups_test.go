@@ -98,6 +98,33 @@ func TestBackups_RestoreFindsTheLeader(t *testing.T) {
 	}
 }
 
+func TestRemoval_FindsTheLeader(t *testing.T) {
+	to := &consistency.RedirectError{Node: "n2"}
+	here := []error{to, to, nil}
+	there := []error{consistency.ErrNoLeader, fmt.Errorf("%w: n2", errUnsent)}
+	r := &removal{
+		remove: func(context.Context, string) error {
+			err := here[0]
+			here = here[1:]
+			return err
+		},
+		send: func(_ context.Context, to, node string) error {
+			require.Equal(t, "n2 n3", to+" "+node)
+			err := there[0]
+			there = there[1:]
+			return err
+		},
+	}
+	require.NoError(t, r.run(t.Context(), "n3"))
+	require.Empty(t, here)
+	require.Empty(t, there)
+	alive := &naming.InvalidError{Fault: naming.FaultValue, Field: "node", Text: "alive"}
+	here, there = []error{to}, []error{alive}
+	require.ErrorIs(t, r.run(t.Context(), "n3"), alive)
+	here = []error{consistency.ErrNoLeader}
+	require.ErrorIs(t, r.run(t.Context(), "n3"), consistency.ErrNoLeader)
+}
+
 func TestBackups_DryRunChangesNothing(t *testing.T) {
 	s := &shelf{}
 	_, change, err := (&backups{store: s, dir: t.TempDir()}).Restore(t.Context(), strings.NewReader("content"), true)

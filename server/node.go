@@ -160,7 +160,12 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	if cfg.clustered() {
 		archive.send = link.peers.restoreOn
 	}
+	dead := &removal{remove: persistent.Remove}
+	if cfg.clustered() {
+		dead.send = link.peers.removeOn
+	}
 	web := httpapi.New(httpapi.Config{
+		RemoveNode:      dead.run,
 		Backups:         archive,
 		ShutdownTimeout: cfg.ShutdownTimeout / 2,
 		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
@@ -346,8 +351,15 @@ func (n *Node) state(s raftstore.State, e distro.State, version string) *wire.St
 		Holdings: holdings, Ready: n.Ready() == nil,
 		Node: s.Node, RaftId: s.ID, RaftAddr: s.Addr, Cluster: s.Cluster, Expect: int32(s.Expect), HasState: s.HasState,
 		Role: string(s.Role), Voter: s.Voter, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
-		Leader: s.LeaderName, Version: version,
+		Leader: s.LeaderName, Version: version, Stale: s.Stale, ReadOnly: errorText(s.ReadOnly), Refused: errorText(s.Refused),
 	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // nodes tells what this node knows of all nodes, sorted by name.
@@ -376,8 +388,17 @@ func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.
 		}
 	}
 	differs := differing(states)
-	for k := range out {
-		out[k].Differs = differs[out[k].Name]
+	var last uint64
+	for _, o := range out {
+		if o.Role == string(raftstore.RoleLeader) {
+			last = max(last, o.LastIndex)
+		}
+	}
+	for k, o := range out {
+		out[k].Differs = differs[o.Name]
+		if o.Role != "unknown" {
+			out[k].Lag = max(last, o.AppliedIndex) - o.AppliedIndex
+		}
 	}
 	slices.SortFunc(out, func(a, b naming.NodeState) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -417,6 +438,7 @@ func stateNaming(s *wire.StateReply) naming.NodeState {
 	o := naming.NodeState{
 		Name: s.GetNode(), Role: s.GetRole(), Voter: s.GetVoter(), Term: s.GetTerm(),
 		LastIndex: s.GetLastIndex(), AppliedIndex: s.GetAppliedIndex(), Version: s.GetVersion(), Ready: s.GetReady(),
+		Stale: s.GetStale(), ReadOnly: s.GetReadOnly(), Refused: s.GetRefused(),
 	}
 	for _, h := range s.GetHoldings() {
 		o.Instances += int(h.GetInstances())

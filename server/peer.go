@@ -28,6 +28,7 @@ type leading interface {
 	Write(ctx context.Context, encoded []byte) error
 	ReadIndex(ctx context.Context) (uint64, error)
 	Stats() (term, lastIndex uint64, sinceContact time.Duration)
+	Remove(ctx context.Context, node string) error
 	Restore(ctx context.Context, r io.Reader) (naming.Backup, naming.BackupChange, error)
 }
 
@@ -57,6 +58,7 @@ func newPeerService(l net.Listener, store leading, registry *Registry, mark func
 			peerMethod("Stats", s.stats), peerMethod("State", s.stateOf),
 			peerMethod("Register", s.register), peerMethod("Deregister", s.deregister),
 			peerMethod("Beat", s.beat), peerMethod("Renew", s.renew),
+			peerMethod("Remove", s.remove),
 		},
 		Streams: []grpc.StreamDesc{{StreamName: "Restore", ClientStreams: true, Handler: s.restore}},
 	}, s)

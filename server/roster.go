@@ -141,6 +141,7 @@ func sameStanding(a, b *wire.StateReply) bool {
 	for _, s := range []*wire.StateReply{x, y} {
 		s.Term, s.LastIndex, s.AppliedIndex, s.Leader, s.Role = 0, 0, 0, "", ""
 		s.Holdings, s.Ready = nil, false
+		s.Stale, s.ReadOnly, s.Refused = false, "", ""
 	}
 	return proto.Equal(x, y)
 }

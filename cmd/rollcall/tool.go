@@ -308,35 +308,6 @@ func newWatch() *cobra.Command {
 	return c
 }
 
-func newNode() *cobra.Command {
-	t := new(tool)
-	c := &cobra.Command{Use: "node", Short: "Look at the nodes"}
-	t.flags(c)
-	c.AddCommand(&cobra.Command{
-		Use:   "list",
-		Short: "List the nodes that the server knows",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cl, err := t.client()
-			if err != nil {
-				return err
-			}
-			nodes, err := cl.Nodes(c.Context())
-			if err != nil {
-				return err
-			}
-			return t.print(c.OutOrStdout(), nodes, func(w io.Writer) {
-				_, _ = fmt.Fprintln(w, "NODE\tADDRESS\tALIVE\tREADY\tROLE\tVOTER\tTERM\tINDEX\tAPPLIED\tINSTANCES\tDIFFERS\tVERSION")
-				for _, n := range nodes {
-					_, _ = fmt.Fprintf(w, "%s\t%s\t%t\t%t\t%s\t%t\t%d\t%d\t%d\t%d\t%d\t%s\n",
-						n.Name, n.Address, n.Alive, n.Ready, n.Role, n.Voter, n.Term, n.LastIndex, n.AppliedIndex, n.Instances, n.Differs, n.Version)
-				}
-			})
-		},
-	})
-	return c
-}
-
 func newHealthcheck() *cobra.Command {
 	t := new(tool)
 	c := &cobra.Command{

@@ -56,7 +56,9 @@ type Config struct {
 	Metrics         http.Handler  // serves /metrics
 	Nodes           func() []naming.NodeState
 	Backups         Backups
-	Version         string
+	// RemoveNode takes a dead node out of Raft, by its name or its id.
+	RemoveNode func(ctx context.Context, node string) error
+	Version    string
 }
 
 // Server is the front end. Use [New].
@@ -191,6 +193,7 @@ func (s *Server) routes() http.Handler {
 	handle("/nacos/v1/auth/users/login", methods{"POST": v1(s.login)})
 
 	mux.HandleFunc("GET /rollcall/v1/nodes", s.nodes)
+	mux.HandleFunc("DELETE /rollcall/v1/nodes/{node}", s.removeNode)
 	mux.HandleFunc("GET /rollcall/v1/snapshot", s.saveSnapshot)
 	mux.HandleFunc("POST /rollcall/v1/snapshot", s.restoreSnapshot)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text("ok\n").write(w) })
@@ -303,6 +306,15 @@ func (s *Server) nodes(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	jsonBody(b).write(w)
+}
+
+// removeNode takes a dead node out of Raft.
+func (s *Server) removeNode(w http.ResponseWriter, r *http.Request) {
+	if err := s.cfg.RemoveNode(r.Context(), r.PathValue("node")); err != nil {
+		s.refusedPlain(err).write(w)
+		return
+	}
+	text("ok\n").write(w)
 }
 
 func (s *Server) page(w http.ResponseWriter, _ *http.Request) {

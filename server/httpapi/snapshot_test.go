@@ -99,3 +99,20 @@ func TestSnapshot_Restore(t *testing.T) {
 	require.Equal(t, 500, r.status)
 	require.Equal(t, "no leader\n", r.body)
 }
+
+func TestNodes_Remove(t *testing.T) {
+	var removed string
+	var fault error
+	n := open(t, Config{ShutdownTimeout: wait, Metrics: http.NotFoundHandler(), RemoveNode: func(_ context.Context, node string) error {
+		removed = node
+		return fault
+	}})
+	require.NoError(t, n.Start())
+	t.Cleanup(func() { require.NoError(t, n.Close()) })
+	require.Equal(t, 200, n.do(t, "DELETE /rollcall/v1/nodes/n%201", nil, nil).status)
+	require.Equal(t, "n 1", removed)
+	fault = &naming.InvalidError{Fault: naming.FaultValue, Field: "node", Text: "node n1 is alive"}
+	r := n.do(t, "DELETE /rollcall/v1/nodes/n1", nil, nil)
+	require.Equal(t, 400, r.status)
+	require.Equal(t, "node n1 is alive\n", r.body)
+}

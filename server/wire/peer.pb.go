@@ -353,6 +353,9 @@ type StateReply struct {
 	Version       string                 `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
 	Holdings      []*Holding             `protobuf:"bytes,14,rep,name=holdings,proto3" json:"holdings,omitempty"`
 	Ready         bool                   `protobuf:"varint,15,opt,name=ready,proto3" json:"ready,omitempty"`
+	Stale         bool                   `protobuf:"varint,16,opt,name=stale,proto3" json:"stale,omitempty"`                      // persistent data is as it was before the start
+	ReadOnly      string                 `protobuf:"bytes,17,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // why the disk takes no persistent data; empty when it does
+	Refused       string                 `protobuf:"bytes,18,opt,name=refused,proto3" json:"refused,omitempty"`                   // why the node takes no part in persistent data; empty when it does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,6 +493,27 @@ func (x *StateReply) GetReady() bool {
 		return x.Ready
 	}
 	return false
+}
+
+func (x *StateReply) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *StateReply) GetReadOnly() string {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return ""
+}
+
+func (x *StateReply) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 // RegisterRequest asks the node that owns a client over HTTP to register its
@@ -1306,6 +1330,87 @@ func (x *Holding) GetGone() string {
 	return ""
 }
 
+// RemoveRequest asks the leader to take a dead node out of Raft.
+type RemoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // its name or its server id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveRequest) Reset() {
+	*x = RemoveRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRequest) ProtoMessage() {}
+
+func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
+func (*RemoveRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RemoveRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type RemoveReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveReply) Reset() {
+	*x = RemoveReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveReply) ProtoMessage() {}
+
+func (x *RemoveReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveReply.ProtoReflect.Descriptor instead.
+func (*RemoveReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
+}
+
 // RestoreChunk is the next part of a snapshot that the leader is to restore.
 type RestoreChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1316,7 +1421,7 @@ type RestoreChunk struct {
 
 func (x *RestoreChunk) Reset() {
 	*x = RestoreChunk{}
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1433,7 @@ func (x *RestoreChunk) String() string {
 func (*RestoreChunk) ProtoMessage() {}
 
 func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1446,7 @@ func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunk.ProtoReflect.Descriptor instead.
 func (*RestoreChunk) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RestoreChunk) GetContent() []byte {
@@ -1359,7 +1464,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1476,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1489,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{24}
 }
 
 var File_server_wire_peer_proto protoreflect.FileDescriptor
@@ -1409,7 +1514,7 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"last_index\x18\x02 \x01(\x04R\tlastIndex\x12\x1d\n" +
 	"\n" +
 	"contact_ms\x18\x03 \x01(\x12R\tcontactMs\"\x0e\n" +
-	"\fStateRequest\"\xa6\x03\n" +
+	"\fStateRequest\"\xf3\x03\n" +
 	"\n" +
 	"StateReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
@@ -1428,7 +1533,10 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\x06leader\x18\f \x01(\tR\x06leader\x12\x18\n" +
 	"\aversion\x18\r \x01(\tR\aversion\x125\n" +
 	"\bholdings\x18\x0e \x03(\v2\x19.rollcall.peer.v1.HoldingR\bholdings\x12\x14\n" +
-	"\x05ready\x18\x0f \x01(\bR\x05ready\"\xa4\x01\n" +
+	"\x05ready\x18\x0f \x01(\bR\x05ready\x12\x14\n" +
+	"\x05stale\x18\x10 \x01(\bR\x05stale\x12\x1b\n" +
+	"\tread_only\x18\x11 \x01(\tR\breadOnly\x12\x18\n" +
+	"\arefused\x18\x12 \x01(\tR\arefused\"\xa4\x01\n" +
 	"\x0fRegisterRequest\x127\n" +
 	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12:\n" +
@@ -1489,7 +1597,10 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x1c\n" +
 	"\tinstances\x18\x03 \x01(\x03R\tinstances\x12\x12\n" +
 	"\x04root\x18\x04 \x01(\x06R\x04root\x12\x12\n" +
-	"\x04gone\x18\x05 \x01(\tR\x04gone\"(\n" +
+	"\x04gone\x18\x05 \x01(\tR\x04gone\"#\n" +
+	"\rRemoveRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\r\n" +
+	"\vRemoveReply\"(\n" +
 	"\fRestoreChunk\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\"\x0e\n" +
 	"\fRestoreReplyB\x16Z\x14rollcall/server/wireb\x06proto3"
@@ -1506,7 +1617,7 @@ func file_server_wire_peer_proto_rawDescGZIP() []byte {
 	return file_server_wire_peer_proto_rawDescData
 }
 
-var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_server_wire_peer_proto_goTypes = []any{
 	(*WriteRequest)(nil),      // 0: rollcall.peer.v1.WriteRequest
 	(*WriteReply)(nil),        // 1: rollcall.peer.v1.WriteReply
@@ -1529,9 +1640,11 @@ var file_server_wire_peer_proto_goTypes = []any{
 	(*PeerInstance)(nil),      // 18: rollcall.peer.v1.PeerInstance
 	(*Invalid)(nil),           // 19: rollcall.peer.v1.Invalid
 	(*Holding)(nil),           // 20: rollcall.peer.v1.Holding
-	(*RestoreChunk)(nil),      // 21: rollcall.peer.v1.RestoreChunk
-	(*RestoreReply)(nil),      // 22: rollcall.peer.v1.RestoreReply
-	nil,                       // 23: rollcall.peer.v1.PeerInstance.MetadataEntry
+	(*RemoveRequest)(nil),     // 21: rollcall.peer.v1.RemoveRequest
+	(*RemoveReply)(nil),       // 22: rollcall.peer.v1.RemoveReply
+	(*RestoreChunk)(nil),      // 23: rollcall.peer.v1.RestoreChunk
+	(*RestoreReply)(nil),      // 24: rollcall.peer.v1.RestoreReply
+	nil,                       // 25: rollcall.peer.v1.PeerInstance.MetadataEntry
 }
 var file_server_wire_peer_proto_depIdxs = []int32{
 	20, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
@@ -1544,7 +1657,7 @@ var file_server_wire_peer_proto_depIdxs = []int32{
 	11, // 7: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
 	15, // 8: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
 	17, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
-	23, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
+	25, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
 	11, // [11:11] is the sub-list for method output_type
 	11, // [11:11] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
@@ -1563,7 +1676,7 @@ func file_server_wire_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_wire_peer_proto_rawDesc), len(file_server_wire_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
