@@ -132,7 +132,7 @@ up: image ## start docker-compose.yml
 	$(COMPOSE) up -d
 
 .PHONY: down
-down: ## stop what `make up` started; the data volume stays
+down: ## stop what `make up` started; the data volumes stay
 	$(COMPOSE) down
 
 .PHONY: logs

@@ -172,6 +172,17 @@ func NewNode(options ...Option) (*Node, error) {
 	return n, nil
 }
 
+// NodeAt returns a node that somebody else runs, with gRPC at the port plus 1000. Its
+// process cannot be reached, only its ports.
+func NodeAt(host string, port int) *Node {
+	return &Node{host: host, port: port, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+}
+
+// Ready tells whether the node says that it may be used.
+func (n *Node) Ready() bool {
+	return n.statusOf(context.Background(), "http://"+n.Addr()+"/readyz") == http.StatusOK
+}
+
 // Start starts the process and waits until it is ready.
 func (n *Node) Start() error { return n.start() }
 

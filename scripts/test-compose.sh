@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Starts docker-compose.yml from a fresh image, uses it from outside as a client
-# would, kills the server, and checks that it comes back with its data.
+# Starts docker-compose.yml from a fresh image and uses its nodes from outside as
+# clients would, while containers are stopped, killed and made anew. The stories are
+# in integration/compose_test.go.
 #
 # Without a container engine that runs here it prints a SKIP line and exits 0.
 # It starts dockerd itself when that is installed, nobody runs it, and the
@@ -10,16 +11,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 in_use() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Away from the default ports, so that a node on this machine may stay up.
-PUBLISH_HTTP=${PUBLISH_HTTP:-18848}
-while in_use "$PUBLISH_HTTP" || in_use "$((PUBLISH_HTTP + 1000))"; do
-  PUBLISH_HTTP=$((PUBLISH_HTTP + 7))
+# Away from the default ports, so that nodes on this machine may stay up.
+http=${N1_HTTP:-18848}
+while in_use "$http" || in_use "$((http + 10))" || in_use "$((http + 20))" ||
+  in_use "$((http + 1000))" || in_use "$((http + 1010))" || in_use "$((http + 1020))"; do
+  http=$((http + 7))
 done
-PUBLISH_GRPC=$((PUBLISH_HTTP + 1000))
-export PUBLISH_HTTP PUBLISH_GRPC
+export N1_HTTP=$http N2_HTTP=$((http + 10)) N3_HTTP=$((http + 20))
+export N1_GRPC=$((http + 1000)) N2_GRPC=$((http + 1010)) N3_GRPC=$((http + 1020))
 export COMPOSE_PROJECT_NAME=rollcall-test ROLLCALL_IMAGE=rollcall:test
-readonly api=http://127.0.0.1:$PUBLISH_HTTP/nacos/v1/ns/instance
-readonly ready=http://127.0.0.1:$PUBLISH_HTTP/readyz
 
 scratch=$(mktemp -d)
 dockerd_pid=
@@ -49,13 +49,12 @@ poll() {
   done
 }
 
-compose() {
-  if docker compose version >/dev/null 2>&1; then
-    docker compose "$@"
-  else
-    docker-compose "$@"
-  fi
-}
+if docker compose version >/dev/null 2>&1; then
+  compose_command="docker compose"
+else
+  compose_command=docker-compose
+fi
+compose() { $compose_command "$@"; }
 
 cleanup() {
   local rc=$?
@@ -67,6 +66,7 @@ cleanup() {
       compose logs --tail 200
     fi
     step "tear down"
+    docker ps -q --filter label=rollcall-test | xargs -r docker kill >/dev/null
     compose down -v --timeout 20
     docker image rm "$ROLLCALL_IMAGE" >/dev/null
   fi
@@ -106,42 +106,18 @@ start_engine() {
 
 request() { curl --noproxy '*' --silent --show-error --fail --max-time 5 "$@"; }
 
-is_ready() { request --output /dev/null "$ready" 2>/dev/null; }
-
-container() { compose ps -q n1; }
-
-inspect() { docker inspect --format "$1" "$(container)"; }
-
-is_healthy() { [ "$(inspect '{{.State.Health.Status}}')" = healthy ]; }
-
-has_instance() { # SERVICE PORT
-  request --get "$api/list" --data-urlencode "serviceName=$1" 2>/dev/null | grep -q "\"port\":$2[,}]"
+all_ready() {
+  local port
+  for port in "$N1_HTTP" "$N2_HTTP" "$N3_HTTP"; do
+    request --output /dev/null "http://127.0.0.1:$port/readyz" 2>/dev/null || return 1
+  done
 }
 
-register() { # SERVICE PORT EPHEMERAL
-  local answer
-  answer=$(request -X POST "$api" --data-urlencode "serviceName=$1" --data ip=127.0.0.1 --data "port=$2" --data "ephemeral=$3")
-  [ "$answer" = ok ] || fail "registering $1 was answered with: $answer"
-}
-
-# crash ends the server without a word. The engine takes `docker kill` for a wish
-# of the operator and does not restart after it, so where the process can be seen
-# from here it is killed itself and the restart policy is tested too.
-crash() {
-  local pid
-  pid=$(inspect '{{.State.Pid}}')
-  if [ "$(id -u)" = 0 ] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q '^/rollcall server'; then
-    kill -KILL "$pid"
-  else
-    docker kill "$(container)" >/dev/null
-    compose start n1
-  fi
-}
-
-restarted_since() { # STARTED_AT
-  local now
-  now=$(inspect '{{.State.Running}} {{.State.StartedAt}}')
-  [ "${now%% *}" = true ] && [ "${now#* }" != "$1" ]
+all_healthy() {
+  local id
+  for id in $(compose ps -q); do
+    [ "$(docker inspect --format '{{.State.Health.Status}}' "$id")" = healthy ] || return 1
+  done
 }
 
 start_engine
@@ -152,27 +128,11 @@ make --no-print-directory image IMAGE="$ROLLCALL_IMAGE"
 step "start"
 compose_up=yes
 compose up -d
-poll 30 is_ready || fail "not ready 30 s after the start"
-poll 60 is_healthy || fail "ready, but the container's own health check says $(inspect '{{.State.Health.Status}}')"
+poll 60 all_ready || fail "not ready 60 s after the start"
+poll 60 all_healthy || fail "ready, but a container's own health check does not say so"
 
-step "register over HTTP from outside and list"
-# The server probes a persistent instance, so this one points at the server itself.
-register compose-durable 8848 false
-register compose-ephemeral 18080 true
-poll 5 has_instance compose-durable 8848 || fail "the persistent instance is not listed"
-poll 5 has_instance compose-ephemeral 18080 || fail "the ephemeral instance is not listed"
-
-step "kill the server"
-started_at=$(inspect '{{.State.StartedAt}}')
-crash
-poll 30 restarted_since "$started_at" || fail "the container was not restarted"
-poll 30 is_ready || fail "not ready 30 s after the kill"
-poll 10 has_instance compose-durable 8848 || fail "the persistent instance is gone after the kill"
-poll 60 is_healthy || fail "the container is not healthy after the kill"
-
-step "stop as asked"
-compose stop
-code=$(docker inspect --format '{{.State.ExitCode}}' "$(compose ps -aq n1 2>/dev/null || container)")
-[ "$code" = 0 ] || fail "the server exited with $code when it was asked to stop"
+step "use it from outside"
+export ROLLCALL_TEST_COMPOSE=$N1_HTTP,$N2_HTTP,$N3_HTTP ROLLCALL_TEST_COMPOSE_COMMAND=$compose_command
+(cd integration && go test -count=1 -timeout 10m -v -run '^TestCompose_' .) || fail "see above"
 
 printf '\nPASS: test-compose\n\n'
