@@ -16,8 +16,9 @@
 //     lost connections, cleaning. It never waits for disk or network.
 //   - the cleaner makes the persistent writes that time calls for.
 //   - of a node that has others: one that asks each of them for its state when the
-//     membership changes and twice a second (the roster), and the library's for the
-//     calls of the peer service.
+//     membership changes and twice a second (the roster), one that hands on heartbeats
+//     and one for each message of them, and the library's for the calls of the peer
+//     service.
 //   - those of the stores, the push engine and the front ends, see there.
 //
 // # Several nodes
@@ -26,8 +27,17 @@
 // server/wire/peer.proto): its state, which the roster keeps of the others and hands to
 // raftstore for its membership, and persistent writes, which a node that does not
 // lead forwards to the one that does. The answer comes back when the write is applied
-// on the node that was asked, so that a client reads what it wrote. Ephemeral datums
-// are not replicated yet.
+// on the node that was asked, so that a client reads what it wrote.
+//
+// Ephemeral datums are replicated by distro. What a connection publishes belongs to the
+// node that has the connection. A client over HTTP has an owner that all nodes agree
+// on: it takes the client's registrations and deregistrations, which other nodes pass
+// on and answer when they show the change themselves, so that whatever a client does
+// next, and wherever, comes after it. An owner that does not answer within a second is
+// passed over. Heartbeats are answered by any node from what it holds, and handed to
+// the owner in batches ten times a second, as ages: no clock of another node counts.
+// Only the owner takes a client to be silent, and only while every node that is alive
+// has answered lately and distro says that no other node could hear the client.
 //
 // # Order
 //
