@@ -53,7 +53,7 @@ type beatKey struct {
 type beat struct {
 	owner *beats
 	key   beatKey
-	last  atomic.Int64 // when it was heard, since begin
+	last  atomic.Int64 // when it was heard, since begin; 0: never
 
 	mu    sync.Mutex
 	armed time.Time // when the timers look at it next
@@ -179,7 +179,7 @@ func (b *beats) register(ctx context.Context, k beatKey, i *naming.Instance) err
 
 // heard notes a heartbeat of some time ago.
 func (x *beat) heard(ago time.Duration) {
-	at := int64(time.Since(x.owner.begin) - ago)
+	at := max(1, int64(time.Since(x.owner.begin)-ago))
 	for {
 		last := x.last.Load()
 		if at <= last || x.last.CompareAndSwap(last, at) {
