@@ -62,7 +62,7 @@ type beat struct {
 
 func newBeats(router *consistency.Router, log *slog.Logger) *beats {
 	b := &beats{
-		router: router, log: log, nodes: new(ownership), begin: time.Now(),
+		router: router, log: log, nodes: new(ownership), begin: time.Now().Add(-time.Second), // so that no heartbeat is at 0
 		seed: maphash.MakeSeed(), publishers: make(map[string]int),
 	}
 	for n := range b.shards {
@@ -179,7 +179,7 @@ func (b *beats) register(ctx context.Context, k beatKey, i *naming.Instance) err
 
 // heard notes a heartbeat of some time ago.
 func (x *beat) heard(ago time.Duration) {
-	at := max(1, int64(time.Since(x.owner.begin)-ago))
+	at := int64(time.Since(x.owner.begin) - ago)
 	for {
 		last := x.last.Load()
 		if at <= last || x.last.CompareAndSwap(last, at) {
