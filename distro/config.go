@@ -32,9 +32,9 @@ type MembersConfig struct {
 	// node's own address among them does no harm.
 	Join    []string
 	Cluster string // name that all nodes have in common; nodes with another are refused
-	// Key encrypts gossip with AES: 16, 24 or 32 bytes. Empty: no encryption.
-	Key []byte
-	// Keys are accepted besides Key, so that it can be changed node by node.
+	// Keys encrypt gossip with AES: the first one what this node sends, and what it
+	// gets may have any of them, so that the key can be changed node by node. 16, 24
+	// or 32 bytes each. None: no encryption.
 	Keys [][]byte
 
 	ProbeInterval    time.Duration // one other node is probed each time
@@ -118,9 +118,8 @@ func (c MembersConfig) Validate() error {
 	for _, seed := range c.Join {
 		check(validHostPort(seed), "the address to join %q: it must be host:port", seed)
 	}
-	check(len(c.Key) > 0 || len(c.Keys) == 0, "there are further gossip keys but no first one")
-	for _, key := range append([][]byte{c.Key}, c.Keys...) {
-		check(len(key) == 0 && len(c.Keys) == 0 || memberlist.ValidateKey(key) == nil, "a gossip key has %d bytes: it must have 16, 24 or 32", len(key))
+	for _, key := range c.Keys {
+		check(memberlist.ValidateKey(key) == nil, "a gossip key has %d bytes: it must have 16, 24 or 32", len(key))
 	}
 	for _, t := range []struct {
 		name  string

@@ -1,7 +1,6 @@
 package distro
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -94,7 +93,7 @@ type Members struct {
 	cfg       MembersConfig
 	log       *slog.Logger
 	metrics   *memberMetrics
-	keys      *keys // nil without encryption
+	keyring   *memberlist.Keyring // nil: no encryption
 	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
 	transport memberlist.NodeAwareTransport
 	streams   *streams // the same, nil when the configuration brought another
@@ -156,8 +155,10 @@ func NewMembers(cfg MembersConfig) (*Members, error) {
 		self:      cfg.Self,
 	}
 	var err error
-	if m.keys, err = newKeys(cfg.Key, cfg.Keys); err != nil {
-		return nil, err
+	if len(cfg.Keys) > 0 {
+		if m.keyring, err = memberlist.NewKeyring(cfg.Keys[1:], cfg.Keys[0]); err != nil {
+			return nil, fmt.Errorf("gossip keys: %w", err)
+		}
 	}
 	if m.transport == nil {
 		m.streams, err = listenStreams(cfg.Bind, cfg.Port, cfg.DialTimeout, libraryLog(m.log))
@@ -285,9 +286,7 @@ func (m *Members) library() *memberlist.Config {
 	c.BindPort = m.self.GossipPort
 	c.AdvertiseAddr, c.AdvertisePort = m.self.IP, m.self.GossipPort
 	c.Label = m.cfg.Cluster
-	if m.keys != nil {
-		c.Keyring = m.keys.ring
-	}
+	c.Keyring = m.keyring
 	c.ProbeInterval, c.ProbeTimeout = m.cfg.ProbeInterval, m.cfg.ProbeTimeout
 	c.SuspicionMult = m.cfg.SuspicionMult
 	c.PushPullInterval, c.GossipInterval = m.cfg.PushPullInterval, m.cfg.GossipInterval
@@ -707,97 +706,4 @@ func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
-}
-
-// keys is the ring of gossip keys.
-type keys struct {
-	ring *memberlist.Keyring
-
-	mu sync.Mutex // orders changes of the ring
-}
-
-func newKeys(first []byte, more [][]byte) (*keys, error) {
-	if len(first) == 0 {
-		return nil, nil
-	}
-	cloned := make([][]byte, len(more))
-	for n := range more {
-		cloned[n] = bytes.Clone(more[n])
-	}
-	ring, err := memberlist.NewKeyring(cloned, bytes.Clone(first))
-	if err != nil {
-		return nil, fmt.Errorf("gossip key: %w", err)
-	}
-	return &keys{ring: ring}, nil
-}
-
-var errNoKeys = errors.New("gossip is not encrypted: start the nodes with a key first")
-
-// AddKey makes this node accept what is encrypted with the key. To change the key
-// of all nodes: add the new one on each, use it on each, remove the old one on
-// each.
-func (m *Members) AddKey(key []byte) error {
-	if m.keys == nil {
-		return errNoKeys
-	}
-	m.keys.mu.Lock()
-	defer m.keys.mu.Unlock()
-	return m.keys.ring.AddKey(bytes.Clone(key))
-}
-
-// UseKey makes this node encrypt with the key, which it must have.
-func (m *Members) UseKey(key []byte) error {
-	if m.keys == nil {
-		return errNoKeys
-	}
-	m.keys.mu.Lock()
-	defer m.keys.mu.Unlock()
-	return m.keys.ring.UseKey(key)
-}
-
-// RemoveKey makes this node refuse the key, which must not be the one it uses.
-func (m *Members) RemoveKey(key []byte) error {
-	if m.keys == nil {
-		return errNoKeys
-	}
-	m.keys.mu.Lock()
-	defer m.keys.mu.Unlock()
-	return m.keys.remove(key)
-}
-
-// Keys returns the keys that this node accepts, the one that it uses first.
-func (m *Members) Keys() [][]byte {
-	if m.keys == nil {
-		return nil
-	}
-	var all [][]byte
-	for _, key := range m.keys.ring.GetKeys() {
-		all = append(all, bytes.Clone(key))
-	}
-	return all
-}
-
-// remove takes the last key off the ring at each step. To remove another one, the
-// library moves keys within memory that packets are being decrypted from.
-func (k *keys) remove(key []byte) error {
-	all := k.ring.GetKeys()
-	at := slices.IndexFunc(all, func(have []byte) bool { return bytes.Equal(have, key) })
-	switch at {
-	case -1:
-		return nil
-	case 0:
-		return errors.New("the gossip key is in use: use another one first")
-	}
-	later := slices.Clone(all[at+1:])
-	for _, last := range slices.Backward(append([][]byte{key}, later...)) {
-		if err := k.ring.RemoveKey(last); err != nil {
-			return err
-		}
-	}
-	for _, again := range later {
-		if err := k.ring.AddKey(again); err != nil {
-			return err
-		}
-	}
-	return nil
 }

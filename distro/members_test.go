@@ -255,15 +255,15 @@ func TestDelegate_MetaDataOfAnotherCluster(t *testing.T) {
 
 func TestMembers_KeyMismatchIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, key := range map[string][]byte{"none": nil, "another": bytes.Repeat([]byte{2}, 32)} {
+	for name, key := range map[string][][]byte{"none": nil, "another": {bytes.Repeat([]byte{2}, 32)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newNetwork()
 			cfg := inMemory("n1", 1, net.add())
-			cfg.Key = bytes.Repeat([]byte{1}, 32)
+			cfg.Keys = [][]byte{bytes.Repeat([]byte{1}, 32)}
 			first := start(t, cfg)
 			cfg = inMemory("n2", 2, net.add())
-			cfg.Key = key
+			cfg.Keys = key
 			logged := new(safeBuffer)
 			cfg.Logger = slog.New(slog.NewTextHandler(logged, nil))
 			second := start(t, cfg)
@@ -274,84 +274,36 @@ func TestMembers_KeyMismatchIsRefused(t *testing.T) {
 	}
 }
 
-func TestMembers_KeyRotationLosesNothing(t *testing.T) {
-	t.Parallel()
-	former, next := bytes.Repeat([]byte{1}, 16), bytes.Repeat([]byte{2}, 32)
-	var got atomic.Int64
-	var nodes []*node
-	var seeds []string
-	for i, name := range []string{"n1", "n2"} {
-		cfg := fast(name, uint64(i+1))
-		cfg.Key, cfg.Join = former, seeds
-		n := open(t, cfg)
-		n.Receive(func(string, []byte) { got.Add(1) })
-		require.NoError(t, n.Start())
-		nodes = append(nodes, n)
-		seeds = append(seeds, n.Self().gossip())
-	}
-	agree(t, soon, nodes...)
-	stop := make(chan struct{})
-	var sent atomic.Int64
-	var senders sync.WaitGroup
-	for i, n := range nodes {
-		senders.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if err := n.Send(t.Context(), nodes[1-i].Self().Name, []byte("x")); err != nil {
-					t.Errorf("send: %v", err)
-					return
-				}
-				sent.Add(1)
-			}
-		})
-	}
-	passes := func(steps ...func(*node) error) {
-		for _, step := range steps {
-			for _, n := range nodes {
-				before := sent.Load()
-				require.NoError(t, step(n))
-				eventually(t, func() bool { return sent.Load() > before+20 })
-			}
-		}
-	}
-	passes(
-		func(n *node) error { return n.AddKey(next) },
-		func(n *node) error { return n.UseKey(next) },
-	)
-	// What is under way still carries the former key.
-	eventually(t, func() bool { return got.Load() > 100 })
-	close(stop)
-	senders.Wait()
-	eventually(t, func() bool { return got.Load() == sent.Load() })
-	passesQuietly := func(n *node) error { return n.RemoveKey(former) }
-	for _, n := range nodes {
-		require.NoError(t, passesQuietly(n))
-		require.Equal(t, [][]byte{next}, n.Keys())
-		require.Error(t, n.RemoveKey(next), "it is in use")
-	}
-	require.NoError(t, nodes[0].Send(t.Context(), "n2", nil))
-	eventually(t, func() bool { return got.Load() == sent.Load()+1 })
-	agree(t, soon, nodes...)
-}
-
-func TestKeys_RemoveAny(t *testing.T) {
+func TestMembers_KeysChangeNodeByNode(t *testing.T) {
 	t.Parallel()
 	k := func(b byte) []byte { return bytes.Repeat([]byte{b}, 16) }
-	cfg := fast("n1", 1)
-	cfg.Key, cfg.Keys = k(1), [][]byte{k(2), k(3), k(4)}
-	n := open(t, cfg)
-	require.NoError(t, n.RemoveKey(k(2)))
-	require.Equal(t, [][]byte{k(1), k(3), k(4)}, n.Keys())
-	require.NoError(t, n.RemoveKey(k(9)))
-	require.NoError(t, n.UseKey(k(4)))
-	require.Error(t, n.UseKey(k(9)))
-	require.Error(t, n.AddKey([]byte("short")))
-	require.Equal(t, [][]byte{k(4), k(1), k(3)}, n.Keys())
-	require.ErrorContains(t, open(t, fast("n2", 1)).AddKey(k(1)), "not encrypted")
+	former, next := k(1), k(2)
+	for _, x := range []struct {
+		name  string
+		a, b  [][]byte
+		apart bool
+	}{
+		{name: "the first step", a: [][]byte{former}, b: [][]byte{former, next}},
+		{name: "the second step", a: [][]byte{former, next}, b: [][]byte{next, former}},
+		{name: "the third step", a: [][]byte{next, former}, b: [][]byte{next}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := fast("n1", 1)
+			cfg.Keys = x.a
+			n1 := open(t, cfg)
+			require.NoError(t, n1.Start())
+			cfg = fast("n2", 1)
+			cfg.Keys, cfg.Join = x.b, []string{n1.Self().gossip()}
+			n2 := open(t, cfg)
+			var got atomic.Int64
+			n1.Receive(func(string, []byte) { got.Add(1) })
+			require.NoError(t, n2.Start())
+			agree(t, soon, n1, n2)
+			require.NoError(t, n2.Send(t.Context(), "n1", []byte("x")))
+			eventually(t, func() bool { return got.Load() == 1 })
+		})
+	}
 }
 
 func TestMembers_UpdateReachesTheOthers(t *testing.T) {

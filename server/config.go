@@ -29,7 +29,7 @@ type Config struct {
 	BootstrapExpect int    `koanf:"bootstrap-expect" doc:"how many new nodes with this setting begin together; 0: this one joins nodes that have begun"`
 	Cluster         string `koanf:"cluster" doc:"name that all nodes have in common"`
 	GossipPort      int    `koanf:"gossip-port" doc:"port of gossip, TCP and UDP; 0: port - 1001"`
-	GossipKey       string `koanf:"gossip-key" doc:"encrypts gossip: 16, 24 or 32 bytes in base64; empty: no encryption"`
+	GossipKey       string `koanf:"gossip-key" doc:"encrypts gossip: 16, 24 or 32 bytes in base64; several, separated by commas, are all accepted and the first one is used; empty: no encryption"`
 
 	LogLevel  string `koanf:"log-level" doc:"debug, info, warn or error"`
 	LogFormat string `koanf:"log-format" doc:"text or json"`
@@ -111,6 +111,25 @@ func (c Config) joins() []string {
 	return out
 }
 
+// gossipKeys returns the keys of GossipKey.
+func (c Config) gossipKeys() ([][]byte, error) {
+	var keys [][]byte
+	if c.GossipKey == "" {
+		return nil, nil
+	}
+	for n, text := range strings.Split(c.GossipKey, ",") {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("gossip-key: key %d is no base64: %w", n+1, err)
+		}
+		if len(key) != 16 && len(key) != 24 && len(key) != 32 {
+			return nil, fmt.Errorf("gossip-key: key %d has %d bytes: it must have 16, 24 or 32; make one with: openssl rand -base64 32", n+1, len(key))
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
 // Validate refuses values that cannot work, each by its name.
 func (c Config) Validate() error {
 	c = c.withDerived()
@@ -149,8 +168,8 @@ func (c Config) Validate() error {
 	if c.clustered() && c.Port == 0 {
 		bad("port is 0: a node with others needs ports that they can know")
 	}
-	if _, err := base64.StdEncoding.DecodeString(c.GossipKey); err != nil {
-		bad("gossip-key is no base64: %v", err)
+	if _, err := c.gossipKeys(); err != nil {
+		errs = append(errs, err)
 	}
 	for _, d := range []struct {
 		name string

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -229,16 +228,16 @@ func (n *Node) connect(l *link, store *raftstore.Store, version string, metrics 
 	if err != nil {
 		return err
 	}
-	key, err := base64.StdEncoding.DecodeString(cfg.GossipKey)
+	keys, err := cfg.gossipKeys()
 	if err != nil {
-		return fmt.Errorf("gossip-key: %w", err)
+		return err
 	}
 	mc := distro.DefaultMembersConfig()
 	mc.Self = distro.Member{
 		Name: cfg.Node, ID: store.ID(), Boot: boot, IP: n.IP(), Version: version, Voter: true,
 		HTTPPort: cfg.Port, GRPCPort: cfg.GRPCPort, PeerPort: cfg.PeerPort, RaftPort: cfg.RaftPort,
 	}
-	mc.Bind, mc.Port, mc.Join, mc.Cluster, mc.Key = cfg.Bind, cfg.GossipPort, cfg.joins(), cfg.Cluster, key
+	mc.Bind, mc.Port, mc.Join, mc.Cluster, mc.Keys = cfg.Bind, cfg.GossipPort, cfg.joins(), cfg.Cluster, keys
 	mc.Logger, mc.Metrics = n.log, metrics
 	if l.members, err = distro.NewMembers(mc); err != nil {
 		return err

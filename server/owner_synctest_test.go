@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,14 +25,23 @@ type pair struct {
 	owner  atomic.Int32 // 1 or 2
 	calm   atomic.Bool
 	broken atomic.Bool // n2 does not answer n1
-	asked  map[string]int
+
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// asked returns how often n2 was asked something.
+func (p *pair) asked(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[method]
 }
 
 // paired runs a test on the two, started, in a bubble.
 func paired(t *testing.T, run func(t *testing.T, p *pair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &pair{n1: newFixture(t), asked: make(map[string]int)}
+		p := &pair{n1: newFixture(t), calls: make(map[string]int)}
 		p.n2 = &fixture{
 			ephemeral: p.n1.ephemeral, persistent: p.n1.persistent, metrics: prometheus.NewRegistry(),
 			watches: make(map[naming.ServiceKey]bool),
@@ -60,7 +70,9 @@ func (p *pair) begin(t *testing.T) {
 			mayExpire: p.calm.Load,
 			await:     func(context.Context, *wire.ChangeReply) error { return nil },
 			ask: func(ctx context.Context, node, method string, request, reply proto.Message) error {
-				p.asked[method]++
+				p.mu.Lock()
+				p.calls[method]++
+				p.mu.Unlock()
 				require.Equal(t, "n2", node)
 				if p.broken.Load() {
 					<-ctx.Done()
@@ -109,11 +121,11 @@ func (p *pair) beatFor(t *testing.T, d time.Duration) {
 func TestOwner_HeartbeatsElsewhereCount(t *testing.T) {
 	paired(t, func(t *testing.T, p *pair) {
 		p.n1.register(t, service("a"), host("10.0.0.1"))
-		require.Equal(t, 1, p.asked["Register"])
+		require.Equal(t, 1, p.asked("Register"))
 		p.beatFor(t, time.Minute)
 		require.Equal(t, []string{"10.0.0.1"}, p.n1.hosts(service("a")))
-		require.Zero(t, p.asked["Beat"], "n1 answers by itself")
-		require.InDelta(t, 12, p.asked["Renew"], 1)
+		require.Zero(t, p.asked("Beat"), "n1 answers by itself")
+		require.InDelta(t, 12, p.asked("Renew"), 1)
 
 		time.Sleep(14900 * ms)
 		require.Equal(t, []string{"10.0.0.1"}, p.n1.hosts(service("a")))
@@ -122,7 +134,7 @@ func TestOwner_HeartbeatsElsewhereCount(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, i.Healthy)
 		require.True(t, p.n1.beat(t, service("a"), "10.0.0.1"))
-		require.Equal(t, 1, p.asked["Beat"], "what is to heal goes to the owner at once")
+		require.Equal(t, 1, p.asked("Beat"), "what is to heal goes to the owner at once")
 		require.Equal(t, []string{"10.0.0.1"}, p.n1.hosts(service("a")))
 		time.Sleep(30300 * ms)
 		require.Empty(t, p.n1.hosts(service("a")))
@@ -132,9 +144,9 @@ func TestOwner_HeartbeatsElsewhereCount(t *testing.T) {
 func TestOwner_DeregistrationAndUnknownGoToTheOwner(t *testing.T) {
 	paired(t, func(t *testing.T, p *pair) {
 		require.False(t, p.n1.beat(t, service("a"), "10.0.0.1"))
-		require.Equal(t, 1, p.asked["Beat"])
+		require.Equal(t, 1, p.asked("Beat"))
 		require.NoError(t, p.n1.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
-		require.Equal(t, 1, p.asked["Deregister"], "it may be there and not yet here")
+		require.Equal(t, 1, p.asked("Deregister"), "it may be there and not yet here")
 		a, err := p.n1.Beat(t.Context(), service("a"), "10.0.0.1", 80, host("10.0.0.1"))
 		require.NoError(t, err)
 		require.True(t, a.Known)
