@@ -13,7 +13,7 @@ import (
 // Section F of the cases: register, deregister, update; and of section H what one
 // node shows (C103, C109).
 //
-// Left: C105 and C107 (several nodes).
+// C105 and C107, which take several nodes, are in cases_persistent_test.go.
 
 func TestC063_SecondRegistrationFromTheSameConnection(t *testing.T) {
 	t.Parallel()

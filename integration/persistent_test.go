@@ -2,11 +2,14 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -159,4 +162,149 @@ func TestPersistent_StateAndMetricsOfANode(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What one node still has goes into new nodes, and the old ones cannot disturb these
+// when they come back after all: their data belongs to another cluster.
+func TestPersistent_LostMajorityIsRestoredIntoNewNodes(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	everything(t, c)
+	c.settle(t)
+	survivor := c.followers(t)[0]
+	for _, node := range c.Nodes {
+		if node != survivor {
+			node.Kill(t)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "saved")
+	_, stderr, code := survivor.Tool(t, "snapshot", "save", path)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no leader")
+	require.NoFileExists(t, path)
+	survivor.Kill(t)
+	require.NoError(t, survivor.Start()) // it serves what it has
+	require.True(t, state(t, survivor, "").Stale)
+	require.Contains(t, survivor.RequireTool(t, "node", "list"), "stale")
+	out := survivor.RequireTool(t, "snapshot", "save", path, "--stale")
+	require.Contains(t, out, "60 instances")
+	survivor.Stop(t)
+
+	fresh := StartCluster(t, 3)
+	fresh.Nodes[1].RequireTool(t, "snapshot", "restore", path)
+	for _, node := range fresh.Nodes {
+		require.Len(t, list(t, node, consistent(Params{"serviceName": "kept-0"})).Hosts, 10)
+		requireEverything(t, node)
+	}
+
+	// One of the old nodes finds the new ones.
+	old := c.Nodes[0]
+	join := fresh.Nodes[0].args[slices.Index(fresh.Nodes[0].args, "--join")+1]
+	old.args = []string{"--node", "old", "--bootstrap-expect", "0", "--join", join}
+	require.NoError(t, old.Launch())
+	eventually(t, secs(20), func() error {
+		s := state(t, fresh.Nodes[0], "old")
+		if s == nil || !strings.Contains(s.Refused, "belongs to another cluster") {
+			return fmt.Errorf("the old node is %+v", s)
+		}
+		return nil
+	})
+	register(t, fresh.Nodes[0], persistent(Service{Name: "later"}.at("10.0.0.1", 80)))
+}
+
+// smallDisk mounts a file system of so many megabytes, which ends with the test.
+func smallDisk(t *testing.T, megabytes int) (dir string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: a small disk needs root")
+	}
+	dir = filepath.Join(t.TempDir(), "disk")
+	require.NoError(t, os.Mkdir(dir, 0o750))
+	if err := run("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm", megabytes), "tmpfs", dir); err != nil {
+		t.Skipf("SKIP: no small disk here: %v", err)
+	}
+	t.Cleanup(func() { _ = run("umount", "-l", dir) })
+	return dir
+}
+
+// fill writes a file until a disk takes no more.
+func fill(t *testing.T, dir string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, "filler")
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	block := make([]byte, 64<<10)
+	for err == nil {
+		_, err = file.Write(block)
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.NoError(t, file.Close())
+	return path
+}
+
+func readOnly(t *testing.T, n *Node, want bool) {
+	t.Helper()
+	line := map[bool]string{true: "\nrollcall_raft_read_only 1\n", false: "\nrollcall_raft_read_only 0\n"}[want]
+	eventually(t, secs(10), func() error {
+		if !strings.Contains(n.Do(t, http.MethodGet, "/metrics", nil).Body, line) {
+			return errors.New("the metric is not " + strings.TrimSpace(line))
+		}
+		return nil
+	})
+}
+
+// A node without space is read-only, says so, serves on, and is a whole one again when
+// there is space.
+func TestPersistent_FullDisk(t *testing.T) {
+	t.Parallel()
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		disk := smallDisk(t, 128)
+		n := StartNode(t, WithDataDir(filepath.Join(disk, "data")))
+		s, ephemeral := newService(t), newService(t)
+		register(t, n, persistent(s.at("10.0.0.1", 80)))
+		filler := fill(t, disk)
+		readOnly(t, n, true)
+		r := n.Do(t, http.MethodPost, v1Instance, persistent(s.at("10.0.0.2", 80)))
+		require.Equal(t, http.StatusServiceUnavailable, r.Status, r.Body)
+		require.Contains(t, r.Body, "read-only: the disk takes no persistent data now")
+		require.Contains(t, r.Body, "free some")
+		register(t, n, ephemeral.at("10.0.0.3", 80))
+		requireHosts(t, n, ephemeral, "10.0.0.3:80")
+		requireHosts(t, n, s, "10.0.0.1:80")
+		require.Contains(t, n.RequireTool(t, "node", "list"), "read-only")
+		require.NoError(t, os.Remove(filler))
+		readOnly(t, n, false)
+		register(t, n, persistent(s.at("10.0.0.2", 80)))
+		n.Restart(t)
+		requireHosts(t, n, s, "10.0.0.1:80", "10.0.0.2:80")
+	})
+	for _, who := range []string{"follower", "leader"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, 3, func(n *Node) { n.dataDir = filepath.Join(smallDisk(t, 128), "data") })
+			s := newService(t)
+			register(t, c.Nodes[0], persistent(s.at("10.0.0.1", 80)))
+			full := c.await(t)
+			if who == "follower" {
+				full = c.followers(t)[0]
+			}
+			filler := fill(t, filepath.Dir(full.DataDir()))
+			readOnly(t, full, true)
+			for k, node := range c.Nodes { // through the full one too: it forwards
+				eventually(t, secs(10), func() error {
+					r, err := node.TryRaw(http.MethodPost, v1Instance, persistent(s.at(fmt.Sprintf("10.0.1.%d", k), 80)).encode(), "")
+					if err == nil && r.Status != http.StatusOK {
+						err = fmt.Errorf("n%d: %d %s", k+1, r.Status, r.Body)
+					}
+					return err
+				})
+			}
+			require.NotEqual(t, full, c.await(t), "another one leads")
+			require.NoError(t, os.Remove(filler))
+			readOnly(t, full, false)
+			c.settle(t)
+			require.Len(t, list(t, full, consistent(s.Params())).Hosts, 4)
+		})
+	}
 }

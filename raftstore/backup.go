@@ -22,7 +22,7 @@ const saveTries = 20
 // format that doc.go describes. For everything that was acknowledged anywhere, call
 // WaitConsistent first.
 func (s *Store) Save(ctx context.Context, w io.Writer) (naming.Backup, error) {
-	content, err := s.newestSnapshot(ctx)
+	content, err := s.newestState(ctx)
 	if err != nil {
 		return naming.Backup{}, fmt.Errorf("save a snapshot: %w", err)
 	}
@@ -34,9 +34,10 @@ func (s *Store) Save(ctx context.Context, w io.Writer) (naming.Backup, error) {
 	return b, nil
 }
 
-// newestSnapshot takes a snapshot and opens it; the newest one when nothing has
-// happened since.
-func (s *Store) newestSnapshot(ctx context.Context) (io.ReadCloser, error) {
+// newestState takes a snapshot and opens it; the newest one when nothing has happened
+// since. What was applied before Raft ran, and Raft counts as applied only when there
+// is a leader, is read from the table.
+func (s *Store) newestState(ctx context.Context) (io.ReadCloser, error) {
 	s.mu.Lock()
 	node := s.raft
 	s.mu.Unlock()
@@ -55,8 +56,8 @@ func (s *Store) newestSnapshot(ctx context.Context) (io.ReadCloser, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(list) == 0 {
-				return nil, errors.New("there is no data yet")
+			if len(list) == 0 || list[0].Index < s.fsm.index.load() {
+				return s.readTable(), nil
 			}
 			_, content, err := s.snapshots.Open(list[0].ID)
 			return content, err
@@ -70,6 +71,14 @@ func (s *Store) newestSnapshot(ctx context.Context) (io.ReadCloser, error) {
 		}
 	}
 	return nil, err
+}
+
+// readTable returns the present state as a snapshot has it. The reader must be closed.
+func (s *Store) readTable() io.ReadCloser {
+	i := s.fsm.image()
+	read, write := io.Pipe()
+	go func() { write.CloseWithError(i.write(write)) }() // ends when all is read, or with Close
+	return read
 }
 
 // Inspect reads a whole backup, verifies it and says what is in it. The error is a

@@ -155,3 +155,29 @@ func TestBackup_OfAnEmptyStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, change)
 }
+
+// A node without the others has applied what it knows to be committed before Raft
+// runs, and Raft itself has applied nothing.
+func TestBackup_OfANodeWithoutTheOthers(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *Config) {
+		patient(cfg)
+		cfg.StaleAfter = 50 * time.Millisecond
+	})
+	c.writeAll(c.leader(), 0, 10)
+	c.same()
+	n := c.node("n1")
+	index := n.fsm.index.load()
+	for _, name := range c.names() {
+		c.close(name)
+	}
+	n = c.start("n1", 0)
+	c.eventually(n.Stale)
+	var out bytes.Buffer
+	b, err := n.Save(t.Context(), &out)
+	require.NoError(t, err)
+	require.Equal(t, index, b.Index)
+	require.Equal(t, 10, b.Services)
+	again, err := Inspect(&out)
+	require.NoError(t, err)
+	require.Equal(t, b, again)
+}

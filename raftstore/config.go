@@ -87,7 +87,7 @@ func DefaultConfig() Config {
 		SnapshotEntries:  4096,
 		SnapshotBytes:    16 << 20,
 		TrailingLogs:     1024,
-		LeaderWait:       2500 * time.Millisecond, // an election takes 0.6 to 1.3 s
+		LeaderWait:       2250 * time.Millisecond, // an election takes 0.6 to 1.3 s
 		WriteTimeout:     10 * time.Second,
 		CloseTimeout:     5 * time.Second,
 		PeersInterval:    time.Second,

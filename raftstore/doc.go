@@ -72,6 +72,7 @@
 //   - awaitReady makes the store ready once, then ends.
 //   - takeSnapshots takes a snapshot when many bytes were written, until Close.
 //   - tellCommits, one for each follower that is sent entries: until that ends.
+//   - readTable writes a backup that no snapshot on disk holds, until that is read.
 //   - The library's: main loop, FSM, snapshots, transport, two per peer. Listeners
 //     of ServiceChanged are called by the FSM's.
 //

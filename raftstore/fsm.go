@@ -18,9 +18,13 @@ import (
 // fsm is what Raft applies committed entries to. Apply, Snapshot and Restore run
 // on one goroutine of the library, which is the only writer of the table.
 type fsm struct {
-	table    *consistency.DataStore
-	index    progress // the last command that was applied or restored
-	cluster  atomic.Pointer[string]
+	table   *consistency.DataStore
+	index   progress // the last command that was applied or restored
+	cluster atomic.Pointer[string]
+
+	// mu is held while an entry or a snapshot is taken in, listeners of the table
+	// included, so that an image is of one moment.
+	mu       sync.Mutex
 	timeMs   uint64 // the largest time in any command
 	requests requests
 
@@ -66,6 +70,8 @@ func (f *fsm) Apply(entry *raft.Log) any {
 		return err
 	}
 	defer f.watch.start("applying a log entry")()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	results, err := f.apply(entry)
 	if err != nil {
 		return f.fail(fmt.Errorf("log entry %d of term %d cannot be applied: %w; to go on without it would make this node "+
@@ -156,10 +162,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, err
 	}
 	f.written = 0
-	s := &snapshot{image: image{
-		index: f.index.load(), timeMs: f.timeMs, cluster: *f.cluster.Load(),
-		requests: f.requests.all(), datums: f.table.Datums(),
-	}}
+	s := &snapshot{image: f.image()}
 	if f.metrics != nil {
 		s.written = func(bytes int64) {
 			f.metrics.snapshots.Inc()
@@ -167,6 +170,16 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		}
 	}
 	return s, nil
+}
+
+// image returns the present state. Safe for concurrent use.
+func (f *fsm) image() image {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return image{
+		index: f.index.load(), timeMs: f.timeMs, cluster: *f.cluster.Load(),
+		requests: f.requests.all(), datums: f.table.Datums(),
+	}
 }
 
 // Restore replaces the content of the table by that of a snapshot. A damaged
@@ -184,6 +197,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if err != nil {
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.table.Replace(i.datums)
 	f.requests.replace(i.requests)
 	f.timeMs = i.timeMs

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -327,4 +328,23 @@ func TestNodes_NobodyWaitsForAFrozenLeader(t *testing.T) {
 	require.NoError(t, other.Err())
 	done()
 	require.ErrorIs(t, other.Err(), context.Canceled)
+}
+
+// What is committed cannot be shown by a node whose disk takes nothing.
+func TestNodes_WaitShownDoesNotWaitForAFullDisk(t *testing.T) {
+	var full atomic.Bool
+	cfg := testConfig(t.TempDir())
+	cfg.faults = func(op string) error {
+		if full.Load() && op == "space" {
+			return errors.New("full")
+		}
+		return nil
+	}
+	s := ready(t, start(t, cfg))
+	require.NoError(t, s.WaitShown(t.Context(), s.fsm.index.load()))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*faultInterval)
+	defer cancel()
+	require.ErrorIs(t, s.WaitShown(ctx, 1000), context.DeadlineExceeded)
+	full.Store(true)
+	require.NoError(t, s.WaitShown(t.Context(), 1000))
 }

@@ -20,6 +20,23 @@ func (s *Store) WaitApplied(ctx context.Context, index uint64) error {
 	return nil
 }
 
+// faultInterval is how often WaitShown looks at the disk.
+const faultInterval = 250 * time.Millisecond
+
+// WaitShown is WaitApplied for whoever has written and wants to read that here. A
+// node whose disk takes nothing has no more to show, so there it does not wait.
+func (s *Store) WaitShown(ctx context.Context, index uint64) error {
+	for s.diskFault() == nil {
+		waiting, cancel := context.WithTimeout(ctx, faultInterval)
+		err := s.WaitApplied(waiting, index)
+		cancel()
+		if err == nil || ctx.Err() != nil || errors.Is(err, consistency.ErrClosed) {
+			return err
+		}
+	}
+	return nil
+}
+
 // WaitConsistent waits until this node shows everything that was acknowledged, by
 // any node, before the call, or for ctx, but no longer than WriteTimeout. It asks
 // the leader.
@@ -146,10 +163,10 @@ func (s *Store) awaitReady() {
 		case s.caughtUp(l):
 			s.setReady(readyComplete)
 			services, instances := s.table.Counts()
-			s.log.Info("raft is ready", "index", s.raft.AppliedIndex(), "services", services, "instances", instances)
+			s.log.Info("raft is ready", "index", s.fsm.index.load(), "services", services, "instances", instances)
 			return
 		case l.id == "" && s.hasState() && s.leaderlessFor() >= s.cfg.StaleAfter && s.setReady(readyStale):
-			s.log.Warn("there is no leader, persistent data is served as it was when this node stopped", "index", s.raft.AppliedIndex())
+			s.log.Warn("there is no leader, persistent data is served as it was when this node stopped", "index", s.fsm.index.load())
 		}
 		var retryCh <-chan time.Time
 		if l.id != "" {

@@ -45,8 +45,12 @@ func (f *forwarding) Delete(ctx context.Context, k consistency.Key) error {
 	return f.write(ctx, func(ctx context.Context) error { return f.Store.Delete(ctx, k) }, func() ([]byte, error) { return f.encode.delete(k) })
 }
 
-// forwardRetry is the pause before a write is tried again.
-const forwardRetry = 20 * time.Millisecond
+const (
+	forwardRetry = 20 * time.Millisecond // the pause before a write is tried again
+	// leaderPatience is how long a write that surely has not happened waits for a
+	// leader after its first try. An election takes 0.6 to 1.3 s.
+	leaderPatience = 2250 * time.Millisecond
+)
 
 // write tries a write here, and where another node leads, there, until it is known
 // what became of it or the time is over. Every try carries the same request id, so
@@ -61,27 +65,34 @@ func (f *forwarding) write(ctx context.Context, local func(context.Context) erro
 	}
 	ctx, request := consistency.WithRequest(ctx, id)
 	maybe := false // a try may have been applied
+	trying := ctx
 	for {
-		err := local(ctx)
+		err := local(trying)
 		again := errors.Is(err, consistency.ErrUnknownOutcome)
 		if redirect, ok := errors.AsType[*consistency.RedirectError](err); ok {
 			operation, fault := encode()
 			if fault != nil {
 				return fault
 			}
-			err = f.forward(ctx, redirect.Node, &wire.WriteRequest{Operation: operation, Request: id})
+			err = f.forward(trying, redirect.Node, &wire.WriteRequest{Operation: operation, Request: id})
 			again = !errors.Is(err, consistency.ErrReadOnly) && !errors.Is(err, consistency.ErrNotReady)
 		}
 		if err == nil {
 			outer.Wrote(request.Index())
 			return nil
 		}
-		maybe = maybe || errors.Is(err, consistency.ErrUnknownOutcome)
+		switch maybe = maybe || errors.Is(err, consistency.ErrUnknownOutcome); {
+		case maybe:
+			trying = ctx
+		case trying == ctx:
+			trying, cancel = context.WithTimeout(ctx, leaderPatience)
+			defer cancel()
+		}
 		if again {
 			select {
 			case <-time.After(forwardRetry):
 				continue
-			case <-ctx.Done():
+			case <-trying.Done():
 			}
 		}
 		if maybe && !errors.Is(err, consistency.ErrUnknownOutcome) {

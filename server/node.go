@@ -327,7 +327,7 @@ const forwardTimeout = 10 * time.Second
 
 func (l *link) forwarding(store *raftstore.Store) *forwarding {
 	return &forwarding{
-		Store: store, waitApplied: store.WaitApplied,
+		Store: store, waitApplied: store.WaitShown,
 		encode: encoders{publish: raftstore.EncodePublish, put: raftstore.EncodePut, delete: raftstore.EncodeDelete},
 		send: func(ctx context.Context, node string, q *wire.WriteRequest) (uint64, error) {
 			ctx, done := store.WhileLeads(ctx, node)
