@@ -2,212 +2,182 @@ package client
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
+	"log/slog"
+	"sync"
 	"time"
 
 	"rollcall/naming"
 )
 
-// Client calls one server.
+// Client registers instances with a registry and finds those of others. Use [New]. Its
+// methods are safe for concurrent use.
 type Client struct {
-	base  *url.URL
-	http  *http.Client
-	agent string
-	// consistent is set by Consistent.
-	consistent bool
+	cfg      Config
+	log      *slog.Logger
+	metrics  *metrics
+	web      *web
+	auth     *auth
+	deliver  *delivery
+	cache    *cache
+	keep     *keeper
+	connect  *connector
+	pickers  pickers
+	once     sync.Once
+	closing  context.Context // ends when Close begins
+	end      context.CancelFunc
+	closeErr error
 }
 
-// timeout bounds one call.
-const timeout = 10 * time.Second
+// State is what a client says of its own health.
+type State string
 
-// New returns a client of a server, named as host:port or as an http URL.
-func New(server, version string) (*Client, error) {
-	if !strings.Contains(server, "://") {
-		server = "http://" + server
+// The states of a client.
+const (
+	Up   State = "UP"   // a server is reached
+	Down State = "DOWN" // no server is reached; lists are those of the last contact
+)
+
+// New returns a client that works until its Close, whatever becomes of the servers. It
+// blocks until a server is reached, cfg.ConnectWait has passed, or ctx ends. A server
+// that is not reached is no error: lists may come from the disk cache, registrations
+// are made when there is a server, and Status tells. Errors are a configuration that
+// cannot work, metrics that are registered already, and the end of ctx.
+func New(ctx context.Context, cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	base, err := url.Parse(server)
-	if err != nil || base.Host == "" {
-		return nil, fmt.Errorf("server is %q: it must be host:port or an http URL", server)
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{base: base, http: &http.Client{Timeout: timeout}, agent: "Rollcall:v" + version}, nil
-}
-
-// Instance is an instance as a server shows it.
-type Instance struct {
-	InstanceID string            `json:"instanceId,omitempty"`
-	IP         string            `json:"ip"`
-	Port       int               `json:"port"`
-	Cluster    string            `json:"clusterName"`
-	Weight     float64           `json:"weight"`
-	Healthy    bool              `json:"healthy"`
-	Enabled    bool              `json:"enabled"`
-	Ephemeral  bool              `json:"ephemeral"`
-	Metadata   map[string]string `json:"metadata"`
-}
-
-// Service is what a server shows of a service.
-type Service struct {
-	Name              string     `json:"name"`
-	Group             string     `json:"groupName"`
-	Clusters          string     `json:"clusters"`
-	Hosts             []Instance `json:"hosts"`
-	LastRefTimeMs     int64      `json:"lastRefTime"`
-	ReachedProtection bool       `json:"reachProtectionThreshold"`
-	CacheMs           int64      `json:"cacheMillis"`
-}
-
-// Instances returns the instances of a service that are enabled; clusters is a
-// comma separated list, empty for all.
-func (c *Client) Instances(ctx context.Context, svc naming.ServiceKey, clusters string, healthyOnly bool) (Service, error) {
-	q := serviceQuery(svc)
-	q.Set("clusters", clusters)
-	q.Set("healthyOnly", strconv.FormatBool(healthyOnly))
-	var s Service
-	err := c.call(ctx, http.MethodGet, "/nacos/v1/ns/instance/list", q, &s)
-	return s, err
-}
-
-// Services returns a page of the names of a group's services, and how many there
-// are. Pages count from 1.
-func (c *Client) Services(ctx context.Context, namespace, group string, page, size int) (names []string, count int, err error) {
-	q := url.Values{"namespaceId": {namespace}, "groupName": {group}, "pageNo": {strconv.Itoa(page)}, "pageSize": {strconv.Itoa(size)}}
-	var list struct {
-		Count int      `json:"count"`
-		Doms  []string `json:"doms"`
+	log = log.With("component", "client", "namespace", cfg.Namespace)
+	t, err := newTour(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	err = c.call(ctx, http.MethodGet, "/nacos/v1/ns/service/list", q, &list)
-	return list.Doms, list.Count, err
+	c := &Client{cfg: cfg, log: log, metrics: newMetrics(), web: newWeb(cfg), deliver: newDelivery()}
+	c.closing, c.end = context.WithCancel(context.Background())
+	c.auth = newAuth(cfg, c.web)
+	c.cache = newCache(cfg, c.deliver)
+	c.keep = newKeeper(cfg, log, c.cache, c.metrics)
+	c.connect = newConnector(cfg, log, t, c.auth, c.keep, c, c.metrics)
+	c.metrics.watch(c.keep)
+	if err := c.metrics.register(cfg.Metrics); err != nil {
+		return nil, err
+	}
+	c.deliver.start(cfg.Callbacks)
+	c.keep.start()
+	c.connect.start()
+	timer := time.NewTimer(cfg.ConnectWait)
+	defer timer.Stop()
+	select {
+	case <-c.connect.firstCh:
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), c.Close())
+	}
+	return c, nil
 }
 
-// Register registers an instance over HTTP. An ephemeral one must be kept alive by
-// Beat.
-func (c *Client) Register(ctx context.Context, svc naming.ServiceKey, i naming.Instance) error {
-	q := serviceQuery(svc)
-	setInstance(q, i)
-	return c.call(ctx, http.MethodPost, "/nacos/v1/ns/instance", q, nil)
+// Close deregisters what the client has registered, ends all subscriptions and the
+// connection, and returns when its goroutines have ended, within cfg.CloseTimeout. An
+// error tells what did not end in time: a deregistration, which the end of the
+// connection makes up for, or a callback that does not return. Closing again returns
+// the same.
+func (c *Client) Close() error {
+	c.once.Do(func() { c.closeErr = c.shut() })
+	return c.closeErr
 }
 
-// Deregister removes an instance that was registered over HTTP; an unknown one is
-// not an error.
-func (c *Client) Deregister(ctx context.Context, svc naming.ServiceKey, i naming.Instance) error {
-	q := serviceQuery(svc)
-	setInstance(q, i)
-	return c.call(ctx, http.MethodDelete, "/nacos/v1/ns/instance", q, nil)
+func (c *Client) shut() error {
+	c.end()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), c.cfg.CloseTimeout/2, fmt.Errorf("not done within %v", c.cfg.CloseTimeout/2))
+	defer cancel()
+	var errs []error
+	if err := c.keep.withdrawAll(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("deregister: %w", err))
+	}
+	doneCh := make(chan struct{})
+	go func() {
+		defer close(doneCh)
+		c.connect.close()
+		c.keep.close()
+		c.cache.close()
+		c.deliver.close()
+		c.web.close()
+		c.metrics.unregister()
+	}()
+	timer := time.NewTimer(c.cfg.CloseTimeout / 2)
+	defer timer.Stop()
+	select {
+	case <-doneCh:
+	case <-timer.C:
+		errs = append(errs, fmt.Errorf("close: not all goroutines ended within %v; does a callback block?", c.cfg.CloseTimeout/2))
+	}
+	return errors.Join(errs...)
 }
 
-// Beat keeps an ephemeral instance alive and registers it if the server does not
-// know it. It returns when the next one is due.
-func (c *Client) Beat(ctx context.Context, svc naming.ServiceKey, i naming.Instance) (time.Duration, error) {
-	beat, err := json.Marshal(map[string]any{
-		"ip": i.IP, "port": i.Port, "cluster": i.Cluster, "weight": i.Weight,
-		"metadata": i.Metadata, "serviceName": svc.Grouped(),
+// Status returns Up while a server is reached, else Down.
+func (c *Client) Status() State {
+	if c.connect.session() != nil {
+		return Up
+	}
+	return Down
+}
+
+// Server returns the server that the client is connected to, as host:port, followed by
+// the address where the host is a name; empty if there is none.
+func (c *Client) Server() string {
+	if s := c.connect.session(); s != nil {
+		return s.server.String()
+	}
+	return ""
+}
+
+// complete fills in what a key leaves out: the client's namespace, the default group.
+func (c *Client) complete(svc naming.ServiceKey) naming.ServiceKey {
+	if svc.Namespace == "" {
+		svc.Namespace = c.cfg.Namespace
+	}
+	if svc.Group == "" {
+		svc.Group = naming.DefaultGroup
+	}
+	return svc
+}
+
+// key completes and checks a service's key.
+func (c *Client) key(svc naming.ServiceKey) (naming.ServiceKey, error) {
+	svc = c.complete(svc)
+	if svc.Namespace != c.cfg.Namespace {
+		return svc, fmt.Errorf("namespace is %q, and the client works in %q: leave it empty, or make a client for each", svc.Namespace, c.cfg.Namespace)
+	}
+	return svc, naming.CheckKey(svc)
+}
+
+// pushed takes a list that a server pushed.
+func (c *Client) pushed(s *session, body []byte) error {
+	c.metrics.pushes.Inc()
+	m, err := decodeMessage(body, func(group, name string) *Service {
+		return c.cache.known(naming.ServiceKey{Namespace: c.cfg.Namespace, Group: group, Name: name})
 	})
-	if err != nil {
-		return 0, err
-	}
-	q := serviceQuery(svc)
-	q.Set("beat", string(beat))
-	var answer struct {
-		IntervalMs int64 `json:"clientBeatInterval"`
-	}
-	err = c.call(ctx, http.MethodPut, "/nacos/v1/ns/instance/beat", q, &answer)
-	return time.Duration(answer.IntervalMs) * time.Millisecond, err
-}
-
-// Nodes returns what the server knows of all nodes; only Rollcall tells that.
-func (c *Client) Nodes(ctx context.Context) ([]naming.NodeState, error) {
-	var list struct {
-		Nodes []naming.NodeState `json:"nodes"`
-	}
-	err := c.call(ctx, http.MethodGet, "/rollcall/v1/nodes", nil, &list)
-	return list.Nodes, err
-}
-
-// RemoveNode takes a node that will not come back out of Raft, by its name or its id.
-// One that is alive is refused.
-func (c *Client) RemoveNode(ctx context.Context, node string) error {
-	return c.call(ctx, http.MethodDelete, "/rollcall/v1/nodes/"+url.PathEscape(node), nil, nil)
-}
-
-// Consistent returns a client whose reads of services and instances show every
-// persistent write that was acknowledged before, by any node. They need a leader; only
-// Rollcall promises that.
-func (c *Client) Consistent() *Client {
-	other := *c
-	other.consistent = true
-	return &other
-}
-
-// Ready returns nil if the server says that it is ready to serve.
-func (c *Client) Ready(ctx context.Context) error {
-	return c.call(ctx, http.MethodGet, "/readyz", nil, nil)
-}
-
-func serviceQuery(svc naming.ServiceKey) url.Values {
-	return url.Values{"namespaceId": {svc.Namespace}, "groupName": {svc.Group}, "serviceName": {svc.Name}}
-}
-
-func setInstance(q url.Values, i naming.Instance) {
-	q.Set("ip", i.IP)
-	q.Set("port", strconv.Itoa(i.Port))
-	q.Set("clusterName", i.Cluster)
-	q.Set("weight", strconv.FormatFloat(i.Weight, 'g', -1, 64))
-	q.Set("enabled", strconv.FormatBool(i.Enabled))
-	q.Set("healthy", strconv.FormatBool(i.Healthy))
-	q.Set("ephemeral", strconv.FormatBool(i.Ephemeral))
-	if len(i.Metadata) > 0 {
-		b, _ := json.Marshal(i.Metadata) // a map of strings always encodes
-		q.Set("metadata", string(b))
-	}
-}
-
-// maxAnswer bounds what is read of one answer, in bytes.
-const maxAnswer = 256 << 20
-
-// call sends one request: the parameters as a form where the method has a body.
-// into nil ignores the answer's body.
-func (c *Client) call(ctx context.Context, method, path string, q url.Values, into any) error {
-	u := c.base.JoinPath(path)
-	var body io.Reader
-	if method == http.MethodPost || method == http.MethodPut {
-		body = strings.NewReader(q.Encode())
-	} else {
-		if c.consistent && method == http.MethodGet && q != nil {
-			q.Set("consistent", "true")
-		}
-		u.RawQuery = q.Encode()
-	}
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
-	if err != nil {
+	switch {
+	case err != nil:
+		c.keep.doubtAll() // nobody knows which service it was about
 		return err
+	case m.service == nil:
+		return errNoList
 	}
-	r.Header.Set("User-Agent", c.agent)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	key := m.service.Key
+	key.Namespace = c.cfg.Namespace
+	m.service.Key = key
+	e := c.cache.find(key)
+	if e == nil {
+		return nil // not wanted any more
 	}
-	answer, err := c.http.Do(r)
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", c.base.Host, err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", c.base.Host, err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s: %s", c.base.Host, answer.Status, strings.TrimSpace(string(text)))
-	}
-	if into == nil {
-		return nil
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("decode the answer of %s: %w", c.base.Host, err)
+	if e.push(m.service, s.number) == outdated {
+		c.keep.doubt(e)
 	}
 	return nil
 }

@@ -1,9 +1,65 @@
-// Package client talks to a registry that speaks the Nacos protocols, Rollcall or
-// Nacos itself. Today it holds what the command line needs: one-shot calls over
-// HTTP, and a watch over gRPC.
+// Package client is the Go SDK: it registers an application's instances with a
+// registry that speaks the Nacos protocols, Rollcall or Nacos itself, finds those of
+// others, and survives what happens to servers and networks meanwhile.
+//
+//	c, err := client.New(ctx, cfg)                   // cfg from DefaultConfig
+//	err = c.Register(ctx, svc, naming.NewInstance("10.0.0.7", 8080))
+//	sub, err := c.Subscribe(ctx, other, naming.Filter{}, func(change client.Change) { ... })
+//	instance, err := c.Select(ctx, other, "")        // one, by weight
+//
+// [Admin] is apart from that: single calls over HTTP, for the command line.
+//
+// # Invariants
+//
+//   - What the application wants is recorded before it is sent, and replayed on every
+//     new connection until a server has taken it: registrations, subscriptions, and
+//     deregistrations that were cut off. Only a server's refusal of something new ends
+//     a wish; it is told to the caller.
+//   - A connection is one transport. It is never dialled again: the server ties all
+//     that it holds to it.
+//   - One subscription for each service at the server, to all clusters; filters act
+//     here. Changes that a subscription is told add up: each is the difference to the
+//     list that it was told before.
+//   - Lists are ordered by the server's time within a connection. The answer to a
+//     question is newer than all that came before the question, whatever its time; a
+//     push that is older than what is there makes the client ask.
+//   - Lists and instances are immutable once they are visible; readers share them
+//     without a lock.
+//
+// # What misbehaviour of servers leads to
+//
+//	an unreadable push             acknowledged, logged; every list is asked for again
+//	a field of another JSON type   read as text where that has a meaning, else unreadable
+//	null                           counts as not given; hosts: null is an empty list
+//	an answer of another type      counts as no answer: the call is repeated with pauses
+//	301 to a call                  the connection is made anew, after growing pauses
+//	300, 503, -401, 500            the call is repeated on the same connection, with pauses
+//	a clock that goes back         the push is not taken; the client asks, and takes the answer
+//	no answer within CallTimeout   the connection is asked for a sign of health, and left
+//	                               without one
 //
 // # Goroutines
 //
-//   - [Client.Watch] runs in its caller; one goroutine of its own keeps the
-//     connection known to the server, and ends before Watch returns.
+//   - connector: owns the connection; looks for servers, watches over the session.
+//   - session reader: one for each session, takes what the server sends.
+//   - keeper workers ([Config.Calls]): make the calls of wishes.
+//   - delivery workers ([Config.Callbacks]): call subscriptions' callbacks.
+//
+// All start in [New] and end in [Client.Close], which also has a goroutine of its own to
+// be bounded. Timers of the runtime wait for pauses and holds; no goroutine does.
+//
+// # Decisions
+//
+//   - New starts what it makes: a client without its goroutines is of no use, and the
+//     usual signature of Go clients says so.
+//   - A wish is a pure state machine (wish.go), driven by keeper: every order of events
+//     is tested without a server. A periodic task that replays what is missing, as other
+//     SDKs have it, leaves a provider unlisted for up to its period.
+//   - A server is left only when its successor holds everything (ConnectResetRequest);
+//     other SDKs close first, and subscribers see a gap.
+//   - After a reconnect what was listed stays listed for [Config.Hold]: a restarted
+//     server has lost all ephemeral instances, and their providers are reconnecting as
+//     this client is. The price is that a real removal in that time shows late.
+//   - Lists are read by a parser of our own (parse.go) that shares with the list before
+//     what did not change; encoding/json would allocate each text anew.
 package client

@@ -16,7 +16,7 @@ import (
 // SaveSnapshot writes all persistent data of the nodes to w, as one file; with stale
 // what the server itself has, which works without a leader. It blocks until all is
 // written, or for ctx. After an error what was written is of no use.
-func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer, stale bool) error {
+func (c *Admin) SaveSnapshot(ctx context.Context, w io.Writer, stale bool) error {
 	answer, err := c.stream(ctx, http.MethodGet, url.Values{"stale": {strconv.FormatBool(stale)}}, nil)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer, stale bool) erro
 // RestoreSnapshot makes the file in r all the persistent data of the nodes, and
 // returns what is in it and what it changed; with dryRun nothing is changed. It blocks
 // until that is done, or for ctx.
-func (c *Client) RestoreSnapshot(ctx context.Context, r io.Reader, dryRun bool) (naming.Backup, naming.BackupChange, error) {
+func (c *Admin) RestoreSnapshot(ctx context.Context, r io.Reader, dryRun bool) (naming.Backup, naming.BackupChange, error) {
 	var done struct {
 		Snapshot naming.Backup       `json:"snapshot"`
 		Change   naming.BackupChange `json:"change"`
@@ -49,7 +49,7 @@ func (c *Client) RestoreSnapshot(ctx context.Context, r io.Reader, dryRun bool) 
 
 // stream makes a call about a snapshot, which may take longer than others. The caller
 // closes the body.
-func (c *Client) stream(ctx context.Context, method string, q url.Values, body io.Reader) (*http.Response, error) {
+func (c *Admin) stream(ctx context.Context, method string, q url.Values, body io.Reader) (*http.Response, error) {
 	u := c.base.JoinPath("/rollcall/v1/snapshot")
 	u.RawQuery = q.Encode()
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)

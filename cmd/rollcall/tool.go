@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -49,11 +50,11 @@ func (t *tool) check() error {
 	return nil
 }
 
-func (t *tool) client() (*client.Client, error) {
+func (t *tool) client() (*client.Admin, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	return client.New(t.server, versionText())
+	return client.NewAdmin(t.server, versionText())
 }
 
 // service reads a service's name: plain, or group@@name.
@@ -215,7 +216,7 @@ deregisters it. A persistent one (--ephemeral=false) stays until it is deregiste
 	return c
 }
 
-func (t *tool) ask(service string) (*client.Client, naming.ServiceKey, error) {
+func (t *tool) ask(service string) (*client.Admin, naming.ServiceKey, error) {
 	cl, err := t.client()
 	if err != nil {
 		return nil, naming.ServiceKey{}, err
@@ -243,7 +244,7 @@ func pairs(list []string) (map[string]string, error) {
 const deregisterTimeout = 3 * time.Second
 
 // beat keeps an instance alive until the command is interrupted.
-func beat(c *cobra.Command, cl *client.Client, svc naming.ServiceKey, i naming.Instance) error {
+func beat(c *cobra.Command, cl *client.Admin, svc naming.ServiceKey, i naming.Instance) error {
 	interval := naming.DefaultBeatInterval
 	for {
 		select {
@@ -264,7 +265,7 @@ func beat(c *cobra.Command, cl *client.Client, svc naming.ServiceKey, i naming.I
 	}
 }
 
-func instanceTable(w io.Writer, s client.Service) {
+func instanceTable(w io.Writer, s client.Listing) {
 	_, _ = fmt.Fprintln(w, "ADDRESS\tCLUSTER\tHEALTHY\tWEIGHT\tEPHEMERAL\tMETADATA")
 	for _, i := range s.Hosts {
 		var metadata []string
@@ -286,26 +287,48 @@ func newWatch() *cobra.Command {
 		Short: "Print a service now and after each change",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			cl, svc, err := t.ask(args[0])
+			_, svc, err := t.ask(args[0]) // checks the options, too
 			if err != nil {
 				return err
 			}
-			return cl.Watch(c.Context(), svc, clusters, func(s client.Service) {
-				if t.output == "json" {
-					b, err := json.Marshal(s)
-					if err == nil {
-						c.Println(string(b))
-					}
-					return
+			cfg := client.DefaultConfig()
+			cfg.Servers, cfg.Namespace = []string{t.server}, svc.Namespace
+			cfg.Logger = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			cl, err := client.New(c.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = cl.Close() }()
+			sub, err := cl.SubscribeChan(c.Context(), svc, naming.Filter{Clusters: clusters})
+			if err != nil {
+				return err
+			}
+			for {
+				select {
+				case <-c.Context().Done():
+					return c.Context().Err()
+				case change := <-sub.Changes():
+					t.printService(c, client.ListingOf(change.Service, clusters))
 				}
-				c.Printf("%s  %s  %d instances\n", time.UnixMilli(s.LastRefTimeMs).Format(time.RFC3339Nano), svc.Grouped(), len(s.Hosts))
-				_ = t.print(c.OutOrStdout(), s, func(w io.Writer) { instanceTable(w, s) })
-			})
+			}
 		},
 	}
 	t.flags(c)
 	c.Flags().StringVar(&clusters, "clusters", "", "clusters, separated by commas; empty: all")
 	return c
+}
+
+// printService prints one state of a watched service.
+func (t *tool) printService(c *cobra.Command, s client.Listing) {
+	if t.output == "json" {
+		b, err := json.Marshal(s)
+		if err == nil {
+			c.Println(string(b))
+		}
+		return
+	}
+	c.Printf("%s  %s%s%s  %d instances\n", time.UnixMilli(s.LastRefTimeMs).Format(time.RFC3339Nano), s.Group, naming.Separator, s.Name, len(s.Hosts))
+	_ = t.print(c.OutOrStdout(), s, func(w io.Writer) { instanceTable(w, s) })
 }
 
 func newHealthcheck() *cobra.Command {
