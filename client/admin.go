@@ -164,10 +164,6 @@ func (c *Admin) Ready(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, "/readyz", nil, nil)
 }
 
-func serviceQuery(svc naming.ServiceKey) url.Values {
-	return url.Values{"namespaceId": {svc.Namespace}, "groupName": {svc.Group}, "serviceName": {svc.Name}}
-}
-
 func setInstance(q url.Values, i naming.Instance) {
 	q.Set("ip", i.IP)
 	q.Set("port", strconv.Itoa(i.Port))

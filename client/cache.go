@@ -195,8 +195,23 @@ func (e *entry) takeLocked(s *Service, session uint64) {
 		merged.Instances = union(s.Instances, e.live.Instances)
 		s = &merged
 	}
+	e.setLocked(s)
+}
+
+// setLocked makes a list the live one. What did not change keeps its memory.
+func (e *entry) setLocked(s *Service) {
+	if e.live != nil {
+		if added, removed, changed := diff(e.live.Instances, s.Instances); len(added)+len(removed)+len(changed) == 0 {
+			kept := *s
+			kept.Instances = e.live.Instances
+			s = &kept
+		} else {
+			e.cache.changed(s)
+		}
+	} else {
+		e.cache.changed(s)
+	}
 	e.live = s
-	e.cache.changed(s)
 	e.showLocked()
 }
 
@@ -207,10 +222,9 @@ func (e *entry) release() {
 	if e.hold == nil || e.newest == nil {
 		return
 	}
-	e.live = e.newest
+	newest := e.newest
 	e.endHoldLocked()
-	e.cache.changed(e.live)
-	e.showLocked()
+	e.setLocked(newest)
 }
 
 func (e *entry) endHoldLocked() {

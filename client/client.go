@@ -23,6 +23,7 @@ type Client struct {
 	cache    *cache
 	keep     *keeper
 	connect  *connector
+	udp      *udpReceiver // nil: no pushes over UDP
 	pickers  pickers
 	once     sync.Once
 	closing  context.Context // ends when Close begins
@@ -62,10 +63,35 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	c.auth = newAuth(cfg, c.web)
 	c.cache = newCache(cfg, c.deliver)
 	c.keep = newKeeper(cfg, log, c.cache, c.metrics)
-	c.connect = newConnector(cfg, log, t, c.auth, c.keep, c, c.metrics)
+	c.connect = newConnector(cfg, log, t, c.auth, c.keep, c.metrics)
+	if cfg.Mode == ModeHTTP {
+		c.openHTTP()
+	} else {
+		c.connect.open = func(ctx context.Context, number uint64, to server) (connection, error) {
+			return dial(ctx, number, to, cfg, log, c.auth, c)
+		}
+	}
 	c.metrics.watch(c.keep)
+	if cfg.Mode == ModeHTTP && cfg.UDPPushes {
+		if c.udp, err = newUDP(ctx, log); err != nil {
+			return nil, err
+		}
+		c.udp.known, c.udp.dump = c.knownIn, c.dumped
+		c.udp.take = func(s *Service) {
+			c.metrics.pushes.Inc()
+			if now := c.connect.current(); now != nil {
+				c.take(now.state().number, s)
+			}
+		}
+	}
 	if err := c.metrics.register(cfg.Metrics); err != nil {
+		if c.udp != nil {
+			c.udp.close()
+		}
 		return nil, err
+	}
+	if c.udp != nil {
+		c.udp.start()
 	}
 	c.deliver.start(cfg.Callbacks)
 	c.keep.start()
@@ -104,6 +130,9 @@ func (c *Client) shut() error {
 		defer close(doneCh)
 		c.connect.close()
 		c.keep.close()
+		if c.udp != nil {
+			c.udp.close()
+		}
 		c.cache.close()
 		c.deliver.close()
 		c.web.close()
@@ -121,7 +150,7 @@ func (c *Client) shut() error {
 
 // Status returns Up while a server is reached, else Down.
 func (c *Client) Status() State {
-	if c.connect.session() != nil {
+	if c.connect.current() != nil {
 		return Up
 	}
 	return Down
@@ -130,8 +159,8 @@ func (c *Client) Status() State {
 // Server returns the server that the client is connected to, as host:port, followed by
 // the address where the host is a name; empty if there is none.
 func (c *Client) Server() string {
-	if s := c.connect.session(); s != nil {
-		return s.server.String()
+	if s := c.connect.current(); s != nil {
+		return s.state().server.String()
 	}
 	return ""
 }
@@ -156,12 +185,10 @@ func (c *Client) key(svc naming.ServiceKey) (naming.ServiceKey, error) {
 	return svc, naming.CheckKey(svc)
 }
 
-// pushed takes a list that a server pushed.
-func (c *Client) pushed(s *session, body []byte) error {
+// pushed takes a list that a server pushed over a connection.
+func (c *Client) pushed(number uint64, body []byte) error {
 	c.metrics.pushes.Inc()
-	m, err := decodeMessage(body, func(group, name string) *Service {
-		return c.cache.known(naming.ServiceKey{Namespace: c.cfg.Namespace, Group: group, Name: name})
-	})
+	m, err := decodeMessage(body, c.knownIn)
 	switch {
 	case err != nil:
 		c.keep.doubtAll() // nobody knows which service it was about
@@ -169,15 +196,19 @@ func (c *Client) pushed(s *session, body []byte) error {
 	case m.service == nil:
 		return errNoList
 	}
-	key := m.service.Key
-	key.Namespace = c.cfg.Namespace
-	m.service.Key = key
-	e := c.cache.find(key)
-	if e == nil {
-		return nil // not wanted any more
-	}
-	if e.push(m.service, s.number) == outdated {
+	c.take(number, m.service)
+	return nil
+}
+
+// knownIn returns the list that there is of a service of the client's namespace.
+func (c *Client) knownIn(group, name string) *Service {
+	return c.cache.known(naming.ServiceKey{Namespace: c.cfg.Namespace, Group: group, Name: name})
+}
+
+// take hands a pushed list to its entry; one that nobody wants any more is dropped.
+func (c *Client) take(number uint64, s *Service) {
+	s.Key.Namespace = c.cfg.Namespace
+	if e := c.cache.find(s.Key); e != nil && e.push(s, number) == outdated {
 		c.keep.doubt(e)
 	}
-	return nil
 }

@@ -321,3 +321,16 @@ func (d *hostDecoder) metadata(same *naming.Instance) map[string]string {
 	}
 	return m
 }
+
+// decodeService reads a ServiceInfo alone, as HTTP, UDP and the disk cache have it.
+func decodeService(b []byte, known func(group, name string) *Service) (*Service, error) {
+	p := &parser{b: b}
+	s, err := p.service(known)
+	if err == nil {
+		err = p.end()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -43,10 +43,23 @@
 //   - connector: owns the connection; looks for servers, watches over the session.
 //   - session reader: one for each session, takes what the server sends.
 //   - keeper workers ([Config.Calls]): make the calls of wishes.
+//   - schedule ([ModeHTTP]): one clock and four workers for each session, for heartbeats
+//     and polls.
+//   - UDP reader ([ModeHTTP] with [Config.UDPPushes]): takes pushed datagrams.
 //   - delivery workers ([Config.Callbacks]): call subscriptions' callbacks.
 //
 // All start in [New] and end in [Client.Close], which also has a goroutine of its own to
 // be bounded. Timers of the runtime wait for pauses and holds; no goroutine does.
+//
+// # Without a connection
+//
+// With [ModeHTTP] a session stands for the time in which a server answers: when it does
+// not, another one is looked for, and everything is replayed there. Instances live by
+// heartbeats, at the interval that the server answers; an unknown one (20404) is
+// registered again. Lists are polled before the server's lease of the subscription ends,
+// empty ones too: pushes would end with the lease. Datagrams are taken from any address,
+// as the protocol has it: servers push from addresses of their own. One that cannot be
+// read is not acknowledged, so that the server repeats it.
 //
 // # Decisions
 //

@@ -136,59 +136,67 @@ func (c *crowd) works() {
 }
 
 func TestStory_DroppedConnections(t *testing.T) {
-	node := clienttest.Start(t)
-	c := newCrowd(t, config(t, node))
-	for range 3 {
-		node.Drop()
-		c.complete(within)
-	}
-	require.Zero(t, c.removals(), "nobody was seen to go")
-	c.works()
+	eachMode(t, func(t *testing.T, mode client.Mode) {
+		node := clienttest.Start(t)
+		c := newCrowd(t, configIn(t, mode, node))
+		for range 3 {
+			node.Drop()
+			c.complete(within)
+		}
+		require.Zero(t, c.removals(), "nobody was seen to go")
+		c.works()
+	})
 }
 
 func TestStory_RestartedServer(t *testing.T) {
-	node := clienttest.Start(t)
-	c := newCrowd(t, config(t, node))
-	for range 2 {
-		node.Stop(t)
-		require.Eventually(t, func() bool { return c.providers.Status() == client.Down }, soon, time.Millisecond)
-		list, err := c.consumers.Instances(bounded(t), name(7), naming.Filter{})
-		require.NoError(t, err)
-		require.Len(t, list.Instances, 1, "the last list serves on")
-		node.Restart(t)
-		c.complete(within)
-	}
-	require.Zero(t, c.removals(), "nobody was seen to go")
-	c.works()
+	eachMode(t, func(t *testing.T, mode client.Mode) {
+		node := clienttest.Start(t)
+		c := newCrowd(t, configIn(t, mode, node))
+		for range 2 {
+			node.Stop(t)
+			require.Eventually(t, func() bool { return c.providers.Status() == client.Down }, soon, time.Millisecond)
+			list, err := c.consumers.Instances(bounded(t), name(7), naming.Filter{})
+			require.NoError(t, err)
+			require.Len(t, list.Instances, 1, "the last list serves on")
+			node.Restart(t)
+			c.complete(within)
+		}
+		require.Zero(t, c.removals(), "nobody was seen to go")
+		c.works()
+	})
 }
 
 func TestStory_FrozenServer(t *testing.T) {
-	node := clienttest.Start(t)
-	c := newCrowd(t, config(t, node))
-	node.Freeze()
-	require.Eventually(t, func() bool { return c.providers.Status() == client.Down && c.consumers.Status() == client.Down }, soon, time.Millisecond)
-	node.Thaw()
-	c.complete(within)
-	require.Zero(t, c.removals(), "nobody was seen to go")
-	c.works()
+	eachMode(t, func(t *testing.T, mode client.Mode) {
+		node := clienttest.Start(t)
+		c := newCrowd(t, configIn(t, mode, node))
+		node.Freeze()
+		require.Eventually(t, func() bool { return c.providers.Status() == client.Down && c.consumers.Status() == client.Down }, soon, time.Millisecond)
+		node.Thaw()
+		c.complete(within)
+		require.Zero(t, c.removals(), "nobody was seen to go")
+		c.works()
+	})
 }
 
 func TestStory_FailoverToAnotherServer(t *testing.T) {
-	one, two := clienttest.Start(t), clienttest.Start(t)
-	cfg := config(t, one, two)
-	two.Stop(t) // both clients are to be on the same server: these two share nothing
-	c := newCrowd(t, cfg)
-	two.Restart(t)
-	one.Stop(t)
-	c.complete(within)
-	require.Equal(t, two.Addr(), c.providers.Server())
-	one.Restart(t)
-	two.Freeze()
-	c.complete(within + time.Second) // the silence has to be noticed first
-	require.Equal(t, one.Addr(), c.providers.Server())
-	require.Zero(t, c.removals(), "nobody was seen to go")
-	c.works()
-	two.Thaw()
+	eachMode(t, func(t *testing.T, mode client.Mode) {
+		one, two := clienttest.Start(t), clienttest.Start(t)
+		cfg := configIn(t, mode, one, two)
+		two.Stop(t) // both clients are to be on the same server: these two share nothing
+		c := newCrowd(t, cfg)
+		two.Restart(t)
+		one.Stop(t)
+		c.complete(within)
+		require.Equal(t, two.Addr(), c.providers.Server())
+		one.Restart(t)
+		two.Freeze()
+		c.complete(within + time.Second) // the silence has to be noticed first
+		require.Equal(t, one.Addr(), c.providers.Server())
+		require.Zero(t, c.removals(), "nobody was seen to go")
+		c.works()
+		two.Thaw()
+	})
 }
 
 func TestStory_MovedAtTheServersRequest(t *testing.T) {

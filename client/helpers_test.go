@@ -41,6 +41,21 @@ func config(t *testing.T, nodes ...*clienttest.Node) client.Config {
 	return cfg
 }
 
+// configIn is config with a mode.
+func configIn(t *testing.T, mode client.Mode, nodes ...*clienttest.Node) client.Config {
+	t.Helper()
+	cfg := config(t, nodes...)
+	cfg.Mode = mode
+	return cfg
+}
+
+// eachMode runs a test with both protocols.
+func eachMode(t *testing.T, test func(t *testing.T, mode client.Mode)) {
+	t.Helper()
+	t.Run("grpc", func(t *testing.T) { test(t, client.ModeGRPC) })
+	t.Run("http", func(t *testing.T) { test(t, client.ModeHTTP) })
+}
+
 // dial makes a client that is closed with the test.
 func dial(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()

@@ -108,7 +108,7 @@ func (c *Client) Instances(ctx context.Context, svc naming.ServiceKey, f naming.
 		}
 	}
 	var list *Service
-	err = c.ask(ctx, func(ctx context.Context, s *session) (err error) {
+	err = c.ask(ctx, func(ctx context.Context, s connection) (err error) {
 		list, err = s.query(ctx, key, f)
 		return err
 	})
@@ -131,7 +131,7 @@ func (c *Client) Services(ctx context.Context, group string, page, size int) (na
 	if page < 1 || size < 1 {
 		return nil, 0, fmt.Errorf("list services: page is %d and size is %d: both must be above zero", page, size)
 	}
-	err = c.ask(ctx, func(ctx context.Context, s *session) (err error) {
+	err = c.ask(ctx, func(ctx context.Context, s connection) (err error) {
 		names, count, err = s.services(ctx, c.cfg.Namespace, group, page, size)
 		return err
 	})
@@ -167,13 +167,13 @@ func put(list []naming.Instance, i naming.Instance) []naming.Instance {
 
 // ask makes one call over the session, and once more over the next one if that breaks
 // meanwhile.
-func (c *Client) ask(ctx context.Context, call func(context.Context, *session) error) error {
+func (c *Client) ask(ctx context.Context, call func(context.Context, connection) error) error {
 	if c.closing.Err() != nil {
 		return ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
 	defer cancel()
-	s := c.connect.session()
+	s := c.connect.current()
 	if s == nil {
 		return ErrNotConnected
 	}
@@ -183,7 +183,7 @@ func (c *Client) ask(ctx context.Context, call func(context.Context, *session) e
 	}
 	s.doubtful(err)
 	select {
-	case <-s.done():
+	case <-s.state().done():
 	case <-ctx.Done():
 		return err
 	}
@@ -195,7 +195,7 @@ func (c *Client) ask(ctx context.Context, call func(context.Context, *session) e
 
 // persistent makes one call about a persistent instance.
 func (c *Client) persistent(ctx context.Context, operation string, svc naming.ServiceKey, i naming.Instance) error {
-	return c.ask(ctx, func(ctx context.Context, s *session) error {
+	return c.ask(ctx, func(ctx context.Context, s connection) error {
 		return s.persistent(ctx, operation, svc, i)
 	})
 }

@@ -518,3 +518,12 @@ func (k *keeper) endedLocked(l link, j job, err error) {
 	}
 	k.metrics.call(what, err)
 }
+
+// lost follows a server's word that it does not know what was registered.
+func (k *keeper) lost(key naming.ServiceKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if x := k.registrations[key]; x != nil {
+		k.doLocked(x, x.lost())
+	}
+}

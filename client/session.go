@@ -51,38 +51,24 @@ const (
 // session is one connection to one server: one transport, never dialled again. It ends
 // when the transport does.
 type session struct {
-	number  uint64 // rises from one session of the client to the next
-	server  server
+	*life
 	cfg     Config
 	log     *slog.Logger
 	auth    *auth
 	conn    *grpc.ClientConn
 	stream  grpc.ClientStream
 	ip      string // this end's address
-	id      string // as the server calls the connection
-	began   time.Time
-	active  atomic.Int64 // when the server last answered, nanoseconds since began
 	receive receiver
 
 	abilities map[string]bool
-	ackedCh   chan struct{} // closed when abilities are there
-	ctx       context.Context
-	cancel    context.CancelCauseFunc // with the reason of the end
-	wg        sync.WaitGroup          // the stream's reader
-	suspectCh chan struct{}           // capacity 1: ask whether the server is alive
-	resetCh   chan resetRequest       // capacity 1: the server asks to move
+	ackedCh   chan struct{}  // closed when abilities are there
+	wg        sync.WaitGroup // the stream's reader
 }
 
 // receiver takes what comes on the stream. Its methods are called by the stream's
 // reader, one after the other, and must not block.
 type receiver interface {
-	pushed(s *session, body []byte) error
-}
-
-// resetRequest is a server's request to connect to another one; no ip means any.
-type resetRequest struct {
-	ip   string
-	port int
+	pushed(number uint64, body []byte) error
 }
 
 var errDialled = errors.New("a session dials once")
@@ -91,10 +77,9 @@ var errDialled = errors.New("a session dials once")
 // or ctx ends.
 func dial(ctx context.Context, number uint64, to server, cfg Config, log *slog.Logger, a *auth, receive receiver) (*session, error) {
 	s := &session{
-		number: number, server: to, cfg: cfg, log: log.With("server", to.String()), auth: a, receive: receive, began: time.Now(),
-		ackedCh: make(chan struct{}), suspectCh: make(chan struct{}, 1), resetCh: make(chan resetRequest, 1),
+		life: newLife(ctx, number, to), cfg: cfg, log: log.With("server", to.String()), auth: a, receive: receive,
+		ackedCh: make(chan struct{}),
 	}
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := s.open(ctx); err != nil {
 		s.end(err)
 		s.close()
@@ -201,9 +186,6 @@ func (s *session) ready(ctx context.Context) error {
 	}
 }
 
-// end ends the session for a reason. It does not block.
-func (s *session) end(why error) { s.cancel(why) }
-
 // close closes the transport and waits for the reader.
 func (s *session) close() {
 	s.cancel(ErrClosed)
@@ -213,40 +195,12 @@ func (s *session) close() {
 	s.wg.Wait()
 }
 
-// done is closed when the session has ended; why tells the reason.
-func (s *session) done() <-chan struct{} { return s.ctx.Done() }
-
-func (s *session) why() error { return context.Cause(s.ctx) }
-
-// quiet returns how long the server has not answered.
-func (s *session) quiet() time.Duration {
-	return time.Since(s.began) - time.Duration(s.active.Load())
-}
-
 // health asks whether the connection is alive and known.
 func (s *session) health(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthTimeout)
 	defer cancel()
 	_, err := s.invoke(ctx, wire.TypeHealthCheck, map[string]any{"module": "internal"})
 	return err
-}
-
-// doubtful is called when a call failed; see link.
-func (s *session) doubtful(err error) {
-	var refusal *ServerError
-	switch {
-	case unknownConnection(err):
-		s.end(err)
-	case errors.As(err, &refusal):
-		if refusal.Code == codeGone && time.Since(s.began) > youngSession {
-			s.end(err)
-		}
-	default: // no answer
-		select {
-		case s.suspectCh <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // request is a call about a service, with the fields that all have.
@@ -284,7 +238,7 @@ func (s *session) invoke(ctx context.Context, typ string, body any, options ...g
 	if err := s.conn.Invoke(ctx, callPath, q, answer, options...); err != nil {
 		return nil, s.lost(typ, err)
 	}
-	s.active.Store(int64(time.Since(s.began)))
+	s.answered()
 	head, err := decodeHead(answer.JSON())
 	if err != nil {
 		return nil, fmt.Errorf("decode the answer to %s: %w", typ, err)
@@ -347,7 +301,7 @@ func (s *session) read() {
 			s.end(fmt.Errorf("the server ended the connection: %w", err))
 			return
 		}
-		s.active.Store(int64(time.Since(s.began)))
+		s.answered()
 		ack, err := s.take(p)
 		if err != nil {
 			s.log.Warn("unreadable message of the server", "type", p.Type, "err", err)
@@ -373,7 +327,7 @@ func (s *session) read() {
 func (s *session) take(p *wire.Payload) (ack string, err error) {
 	switch p.Type {
 	case wire.TypeNotifySubscriber:
-		return "NotifySubscriberResponse", s.receive.pushed(s, p.JSON())
+		return "NotifySubscriberResponse", s.receive.pushed(s.number, p.JSON())
 	case wire.TypeClientDetection:
 		return "ClientDetectionResponse", nil
 	case wire.TypeConnectReset:
