@@ -17,11 +17,10 @@ type entry struct {
 	shown atomic.Pointer[snapshot] // nil: no list yet
 
 	mu       sync.Mutex
-	live     *Service      // what servers, or the disk cache, say; nil: nothing yet
-	failover *Service      // shown in place of live; nil: none
-	answered chan struct{} // closed once a server has answered
-	taken    uint64        // raised by each list that was taken from a server
-	session  uint64        // the connection that the last one came over; 0: none
+	live     *Service // what servers, or the disk cache, say; nil: nothing yet
+	failover *Service // shown in place of live; nil: none
+	taken    uint64   // raised by each list that was taken from a server
+	session  uint64   // the connection that the last one came over; 0: none
 	subs     []*Subscription
 
 	// For a while after a reconnect what was listed stays listed.
@@ -43,7 +42,6 @@ type cache struct {
 
 	mu      sync.Mutex
 	entries map[naming.ServiceKey]*entry
-	closed  bool
 }
 
 func newCache(cfg Config, deliver *delivery) *cache {
@@ -63,7 +61,7 @@ func (c *cache) get(key naming.ServiceKey) *entry {
 	defer c.mu.Unlock()
 	e := c.entries[key]
 	if e == nil {
-		e = &entry{cache: c, key: key, answered: make(chan struct{})}
+		e = &entry{cache: c, key: key}
 		c.entries[key] = e
 	}
 	return e
@@ -92,11 +90,17 @@ func (c *cache) all() []*entry {
 	return out
 }
 
+// holdAll begins the hold of all entries, see Config.Hold.
+func (c *cache) holdAll() {
+	for _, e := range c.all() {
+		e.mu.Lock()
+		e.holdLocked()
+		e.mu.Unlock()
+	}
+}
+
 // close stops the timers of all entries.
 func (c *cache) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	for _, e := range c.all() {
 		e.mu.Lock()
 		e.endHoldLocked()
@@ -175,19 +179,13 @@ func (e *entry) takeLocked(s *Service, session uint64) {
 	moved := e.session != 0 && session > e.session
 	e.taken++
 	e.session = session
-	select {
-	case <-e.answered:
-	default:
-		close(e.answered)
-	}
 	if e.live != nil && e.cache.cfg.EmptyProtection && !anySelectable(s.Instances) && len(e.live.Instances) > 0 {
 		kept := *s
 		kept.Instances, kept.ReachedProtection = e.live.Instances, e.live.ReachedProtection
 		s = &kept
 	}
-	if hold := e.cache.cfg.Hold; moved && hold > 0 && e.live != nil {
-		e.endHoldLocked()
-		e.hold = time.AfterFunc(hold, e.release)
+	if moved {
+		e.holdLocked()
 	}
 	if e.hold != nil {
 		e.newest = s
@@ -213,6 +211,21 @@ func (e *entry) setLocked(s *Service) {
 	}
 	e.live = s
 	e.showLocked()
+}
+
+// holdLocked keeps what is listed listed for a while from now.
+func (e *entry) holdLocked() {
+	hold := e.cache.cfg.Hold
+	if hold <= 0 || e.live == nil {
+		return
+	}
+	if e.hold != nil {
+		e.hold.Stop()
+	}
+	if e.newest == nil {
+		e.newest = e.live
+	}
+	e.hold = time.AfterFunc(hold, e.release)
 }
 
 // release ends the hold: what has not come back by now is gone.

@@ -58,7 +58,8 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c := &Client{cfg: cfg, log: log, metrics: newMetrics(), web: newWeb(cfg), deliver: newDelivery()}
+	c := &Client{cfg: cfg, log: log, metrics: newMetrics(), deliver: newDelivery()}
+	c.web = newWeb(cfg, c.broken)
 	c.closing, c.end = context.WithCancel(context.Background())
 	c.auth = newAuth(cfg, c.web)
 	c.cache = newCache(cfg, c.deliver)

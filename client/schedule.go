@@ -3,6 +3,7 @@ package client
 import (
 	"container/heap"
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -66,6 +67,20 @@ func (s *schedule) stop(t *task) {
 	if t.index >= 0 {
 		heap.Remove(&s.tasks, t.index)
 	}
+}
+
+// hurry makes every task due within a time, at random, if it is not sooner anyway.
+func (s *schedule) hurry(within time.Duration) {
+	s.mu.Lock()
+	now := time.Now()
+	for _, t := range s.tasks {
+		if due := now.Add(rand.N(within)); due.Before(t.due) {
+			t.due = due
+		}
+	}
+	heap.Init(&s.tasks)
+	s.mu.Unlock()
+	s.wake()
 }
 
 func (s *schedule) wake() {

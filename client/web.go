@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"rollcall/server/wire"
@@ -18,17 +20,27 @@ import (
 // that they know alone, and none of them knows this client (http.md 7.1).
 const webAgent = "Nacos-Go-Client:v2.0.0"
 
-// idleWeb is how long an unused connection is kept.
-const idleWeb = 30 * time.Second
+// idleWeb is how long an unused connection is kept: less than servers keep it, whose
+// closing is a sign that something happened to them.
+const idleWeb = 10 * time.Second
 
 // web makes calls over HTTP.
 type web struct {
 	http *http.Client
 }
 
-func newWeb(cfg Config) *web {
+// newWeb returns what makes calls; broken hears when a server has closed or reset a
+// connection.
+func newWeb(cfg Config, broken func()) *web {
+	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout}
 	t := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: cfg.ConnectTimeout}).DialContext,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &watchedConn{conn, broken}, nil
+		},
 		TLSHandshakeTimeout: cfg.ConnectTimeout,
 		MaxIdleConnsPerHost: cfg.Calls,
 		IdleConnTimeout:     idleWeb,
@@ -94,6 +106,20 @@ func (w *web) call(ctx context.Context, s server, method, path string, q url.Val
 		}
 	}
 	return nil
+}
+
+// watchedConn tells when the other side has ended it.
+type watchedConn struct {
+	net.Conn
+	broken func()
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		c.broken()
+	}
+	return n, err
 }
 
 func clipTo(text []byte, n int) []byte { return text[:min(len(text), n)] }

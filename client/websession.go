@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rollcall/naming"
@@ -47,8 +48,9 @@ type webSession struct {
 	auth     *auth
 	lost     func(naming.ServiceKey) // the server does not know what was registered
 	schedule *schedule
-	udpPort  int    // 0: no pushes
-	ip       string // this end's address, towards the server
+	udpPort  int          // 0: no pushes
+	ip       string       // this end's address, towards the server
+	hurried  atomic.Int32 // calm, hurried or hurriedAgain
 
 	mu    sync.Mutex
 	beats map[naming.ServiceKey]map[naming.InstanceKey]*beat
@@ -96,6 +98,42 @@ func localIP(ctx context.Context, s server) string {
 	ip, _, _ := net.SplitHostPort(conn.LocalAddr().String())
 	return ip
 }
+
+// broken is called when a server has ended an HTTP connection, as one that restarts
+// does. It may have lost everything, so it is asked for all at once, and until that is
+// done nobody is believed to be gone.
+func (c *Client) broken() {
+	s, ok := c.connect.current().(*webSession)
+	if !ok {
+		return
+	}
+	c.cache.holdAll()
+	switch {
+	case s.hurried.CompareAndSwap(calm, hurried):
+		s.schedule.hurry(hurryTime)
+		time.AfterFunc(hurryGap, func() {
+			if s.hurried.Swap(calm) == hurriedAgain {
+				c.broken()
+			}
+		})
+	default:
+		s.hurried.CompareAndSwap(hurried, hurriedAgain)
+	}
+}
+
+// States of webSession.hurried.
+const (
+	calm = iota
+	hurried
+	hurriedAgain
+)
+
+// hurryTime is the time within which everything is asked after a server has ended an
+// HTTP connection, and hurryGap the shortest time from one such time to the next.
+const (
+	hurryTime = 500 * time.Millisecond
+	hurryGap  = time.Second
+)
 
 func (s *webSession) close() {
 	s.end(ErrClosed)
