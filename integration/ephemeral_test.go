@@ -49,6 +49,7 @@ func TestEphemeral_KilledNodeIsNotSeen(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, 3)
 	f := StartFleet(t, c.Nodes)
+	f.Redo = 15 * time.Second // some are back long after the node is known to be dead
 	services := fleetServices(f, 300, 90, c.Nodes[0])
 	f.Complete(t, 20*time.Second, c.Nodes...)
 	f.Subscribe(100, services, c.Nodes[1:]...)

@@ -23,6 +23,9 @@ import (
 // look for one thing: an instance whose client lives must never vanish from a list
 // in which it was.
 type Fleet struct {
+	// Redo is the longest that clients take to come back; set it before they start.
+	Redo time.Duration
+
 	nodes []*Node
 	done  chan struct{}
 	wg    sync.WaitGroup
@@ -50,7 +53,7 @@ const (
 // StartFleet returns a fleet without clients. It ends with the test.
 func StartFleet(tb testing.TB, nodes []*Node) *Fleet {
 	tb.Helper()
-	f := &Fleet{nodes: nodes, done: make(chan struct{}), clients: make(map[string][]*grpcClient), instances: make(map[string]map[string]bool)}
+	f := &Fleet{Redo: fleetRedo, nodes: nodes, done: make(chan struct{}), clients: make(map[string][]*grpcClient), instances: make(map[string]map[string]bool)}
 	tb.Cleanup(f.Stop)
 	return f
 }
@@ -190,7 +193,7 @@ func (f *Fleet) run(client *grpcClient, node *Node) {
 			return
 		case <-client.quit:
 			return
-		case <-time.After(rand.N(fleetRedo)):
+		case <-time.After(rand.N(f.Redo)):
 		}
 	}
 }
