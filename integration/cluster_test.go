@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,23 @@ func (w *writer) write(method, ip string) bool {
 	return done
 }
 
+// goesOn waits for so many further writes.
+func (w *writer) goesOn(t *testing.T, writes int) {
+	t.Helper()
+	count := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.present) + len(w.absent)
+	}
+	until := count() + writes
+	eventually(t, secs(30), func() error {
+		if n := count(); n < until {
+			return fmt.Errorf("%s: %d of %d writes", w.service, n, until)
+		}
+		return nil
+	})
+}
+
 // check compares what a node lists with what was acknowledged.
 func (w *writer) check(t *testing.T, node *Node) {
 	t.Helper()
@@ -90,10 +108,10 @@ func (w *writer) check(t *testing.T, node *Node) {
 	}
 }
 
-// kills is how often the leader is killed; more with ROLLCALL_TEST_KILLS.
+// kills is how often the leader is killed: 20 times with ROLLCALL_LONG=1.
 func kills() int {
-	if n, err := strconv.Atoi(os.Getenv("ROLLCALL_TEST_KILLS")); err == nil {
-		return n
+	if long() {
+		return 20
 	}
 	return 3
 }
@@ -111,8 +129,12 @@ func TestCluster_AcknowledgedWritesSurviveKillsOfTheLeader(t *testing.T) {
 		writers = append(writers, w)
 		wg.Go(func() { w.run(stop) })
 	}
+	h := &history{began: time.Now()}
+	var turn atomic.Int64
+	waitClients := h.clients(t, c, &turn, stop)
 	var pauses []time.Duration
 	for range kills() {
+		turn.Add(1)
 		leader := c.await(t)
 		began := time.Now()
 		leader.Kill(t)
@@ -123,9 +145,15 @@ func TestCluster_AcknowledgedWritesSurviveKillsOfTheLeader(t *testing.T) {
 		}, 30*time.Second, 10*time.Millisecond, "no write is accepted after the leader was killed")
 		pauses = append(pauses, time.Since(began))
 		require.NoError(t, leader.Start())
+		for _, w := range writers { // through the one that was killed, too
+			w.goesOn(t, 30)
+		}
+		h.goesOn(t, 100)
 	}
 	close(stop)
 	wg.Wait()
+	waitClients()
+	h.check(t)
 	slices.Sort(pauses)
 	t.Logf("from the kill of the leader to the next accepted write: %v, median %v", pauses, pauses[len(pauses)/2])
 	c.settle(t)

@@ -97,3 +97,25 @@ func TestConsistent_WithoutALeader(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "no leader")
 }
+
+// What a write depends on was acknowledged by another node a moment ago.
+func TestConsistent_WritesKnowWhatOtherNodesTook(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	for n := range 60 {
+		at, next := c.Nodes[n%3], c.Nodes[(n+1+n/3%2)%3]
+		s := Service{Name: fmt.Sprintf("s-%d", n)}
+		address := persistent(s.at("10.0.0.1", 80))
+		register(t, at, address)
+		update(t, next, address.With(Params{"weight": "3"}))
+		register(t, at, persistent(s.at("10.0.0.2", 80)))
+		deregister(t, next, persistent(s.at("10.0.0.2", 80)))
+		require.Equal(t, []string{"10.0.0.1:80"}, list(t, at, consistent(s.Params())).Addrs(), "a deregistration was answered with ok and did nothing")
+		settings := Service{Name: fmt.Sprintf("t-%d", n)}
+		createService(t, at, settings, nil)
+		require.Equal(t, http.StatusBadRequest, next.Do(t, http.MethodPost, v1Service, settings.Params()).Status, "it exists")
+		requireOK(t, next.Do(t, http.MethodPut, v1Service, settings.Params().With(Params{"protectThreshold": "0.5"})))
+		requireOK(t, at.Do(t, http.MethodDelete, v1Service, settings.Params()))
+		createService(t, next, settings, nil)
+	}
+}

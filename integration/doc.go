@@ -32,6 +32,9 @@
 //   - ROLLCALL_RACE=1 builds the binary with the race detector; a reported race
 //     fails the run.
 //   - ROLLCALL_BINARY names a binary to use in place of a build.
+//   - ROLLCALL_LONG=1 runs some tests at the size that is promised: 20 kills of the
+//     leader instead of 3, 100,000 changes of one instance (C173) instead of 20,000,
+//     200,000 writes that a follower missed (C179) instead of 30,000.
 //
 // Goroutines: each started process has one that waits for its exit; each [Conn]
 // has one that reads its stream; both end when the process or connection does.
@@ -51,4 +54,13 @@
 //	                                                                TestC027_BrokenDottedQuad
 //	heartbeat times shortened by an operator counted only when      TestH2_TimesFromMetadataAreExact
 //	the time that was planned before had come
+//	a write or a consistent read waited ten seconds for a frozen    TestConsistent_AFormerLeaderShowsWhatItMissed
+//	leader
+//	a deregistration through another node than the registration     TestConsistent_WritesKnowWhatOtherNodesTook
+//	was answered with ok and did nothing
+//	a write through a node whose disk is full waited ten seconds    TestPersistent_FullDisk
+//	for that node to show it
+//	a node alone could not save what it served                      TestPersistent_LostMajorityIsRestoredIntoNewNodes
+//	a write without a leader took more than three seconds to be     TestC167_NoQuorum
+//	refused
 package integration

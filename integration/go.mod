@@ -8,6 +8,7 @@ replace rollcall => ../
 exclude github.com/hashicorp/go-metrics v0.7.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/nacos-group/nacos-sdk-go v1.0.8
 	github.com/nacos-group/nacos-sdk-go/v2 v2.3.2
 	github.com/stretchr/testify v1.12.1

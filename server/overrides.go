@@ -16,6 +16,9 @@ func (r *Registry) ChangeInstance(ctx context.Context, svc naming.ServiceKey, k 
 	if err := naming.CheckKey(svc); err != nil {
 		return err
 	}
+	if err := r.consistent(ctx); err != nil {
+		return err
+	}
 	s, ok := r.Service(svc)
 	if !ok {
 		return &naming.InvalidError{
@@ -77,6 +80,9 @@ func (r *Registry) ChangeMetadata(ctx context.Context, svc naming.ServiceKey, ke
 		return nil, err
 	}
 	if err := naming.CheckMetadata(set, r.cfg.MetadataLimit); err != nil {
+		return nil, err
+	}
+	if err := r.consistent(ctx); err != nil {
 		return nil, err
 	}
 	s, _ := r.router.Service(svc)

@@ -43,7 +43,10 @@ type Registry struct {
 	watched       func(naming.ServiceKey) bool
 	subscriptions func() int
 	connections   func() int
-	consistent    func(ctx context.Context) error
+	// consistent waits until this node shows every persistent write that any node has
+	// acknowledged. Writes that depend on what is there wait for it first: else one
+	// through another node than the last might find nothing to change.
+	consistent func(ctx context.Context) error
 
 	switches atomic.Pointer[naming.Switches]
 
@@ -239,6 +242,8 @@ func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publis
 			r.log.Debug("deregistration taken for another node", "peer", node, "instance", publisher, "err", err)
 		}
 		ctx = consistency.WithForwarded(ctx)
+	} else if err := r.consistent(ctx); err != nil { // what other nodes took a moment ago is withdrawn, too
+		return err
 	}
 	var kept, gone []*naming.Instance
 	published := r.router.Store(ephemeral).Published(svc, publisher)

@@ -54,6 +54,9 @@ func (r *Registry) CreateService(ctx context.Context, svc naming.ServiceKey, s n
 	if err := checkSettings(svc, &s); err != nil {
 		return err
 	}
+	if err := r.consistent(ctx); err != nil {
+		return err
+	}
 	if st, _ := r.router.Stat(svc); st.Exists {
 		return &naming.InvalidError{Fault: naming.FaultServiceExists, Field: "serviceName", Text: "specified service " + svc.Grouped() + " already exists!"}
 	}
@@ -63,6 +66,9 @@ func (r *Registry) CreateService(ctx context.Context, svc naming.ServiceKey, s n
 // UpdateService replaces the settings of a service that exists; it keeps its kind.
 func (r *Registry) UpdateService(ctx context.Context, svc naming.ServiceKey, s naming.Settings) error {
 	if err := checkSettings(svc, &s); err != nil {
+		return err
+	}
+	if err := r.consistent(ctx); err != nil {
 		return err
 	}
 	if _, ok := r.Service(svc); !ok {
@@ -75,6 +81,9 @@ func (r *Registry) UpdateService(ctx context.Context, svc naming.ServiceKey, s n
 // DeleteService removes a service that has no instance.
 func (r *Registry) DeleteService(ctx context.Context, svc naming.ServiceKey) error {
 	if err := naming.CheckKey(svc); err != nil {
+		return err
+	}
+	if err := r.consistent(ctx); err != nil {
 		return err
 	}
 	s, ok := r.Service(svc)
