@@ -15,14 +15,11 @@ import (
 	"rollcall/naming"
 )
 
-// saveTries is how often Save asks for a snapshot while Raft's configuration changes.
-const saveTries = 20
-
 // Save writes everything that this node has applied to one file: a snapshot in the
-// format that doc.go describes. For everything that was acknowledged anywhere, call
+// format that doc.go describes. It blocks while w takes that, not longer. For everything that was acknowledged anywhere, call
 // WaitConsistent first.
-func (s *Store) Save(ctx context.Context, w io.Writer) (naming.Backup, error) {
-	content, err := s.newestState(ctx)
+func (s *Store) Save(w io.Writer) (naming.Backup, error) {
+	content, err := s.newestState()
 	if err != nil {
 		return naming.Backup{}, fmt.Errorf("save a snapshot: %w", err)
 	}
@@ -34,43 +31,24 @@ func (s *Store) Save(ctx context.Context, w io.Writer) (naming.Backup, error) {
 	return b, nil
 }
 
-// newestState takes a snapshot and opens it; the newest one when nothing has happened
-// since. What was applied before Raft ran, and Raft counts as applied only when there
-// is a leader, is read from the table.
-func (s *Store) newestState(ctx context.Context) (io.ReadCloser, error) {
+// newestState takes a snapshot, which bounds the log too, and opens it. Where that
+// cannot be done it reads the table: when nothing has happened since the last one, when
+// Raft's configuration changes, when the disk is full, and on a node that has heard of
+// no leader since its start: what that has applied before Raft ran, Raft does not count.
+func (s *Store) newestState() (io.ReadCloser, error) {
 	s.mu.Lock()
 	node := s.raft
 	s.mu.Unlock()
 	if node == nil || s.closed() {
 		return nil, consistency.ErrClosed
 	}
-	var err error
-	for range saveTries {
-		future := node.Snapshot()
-		if err = future.Error(); err == nil {
-			_, content, err := future.Open()
-			return content, err
-		}
-		if errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			list, err := s.snapshots.List()
-			if err != nil {
-				return nil, err
-			}
-			if len(list) == 0 || list[0].Index < s.fsm.index.load() {
-				return s.readTable(), nil
-			}
-			_, content, err := s.snapshots.Open(list[0].ID)
-			return content, err
-		}
-		select {
-		case <-time.After(retryDelay):
-		case <-ctx.Done():
-			return nil, errors.Join(err, ctx.Err())
-		case <-s.stopCh:
-			return nil, consistency.ErrClosed
+	future := node.Snapshot()
+	if future.Error() == nil {
+		if _, content, err := future.Open(); err == nil {
+			return content, nil
 		}
 	}
-	return nil, err
+	return s.readTable(), nil
 }
 
 // readTable returns the present state as a snapshot has it. The reader must be closed.
@@ -202,7 +180,7 @@ func (s *Store) Restore(ctx context.Context, r io.Reader) (naming.Backup, naming
 	if err := s.refused(); err != nil {
 		return b, change, fmt.Errorf("%w: %w", consistency.ErrNotReady, err)
 	}
-	if err := s.awaitLeader(ctx); err != nil {
+	if err := s.awaitLeader(ctx, true); err != nil {
 		return b, change, err
 	}
 	if i.cluster = s.clusterID(); i.cluster == "" {

@@ -17,7 +17,7 @@ func save(t testing.TB, s *Store) (file []byte, b naming.Backup) {
 	t.Helper()
 	require.NoError(t, s.WaitConsistent(t.Context()))
 	var out bytes.Buffer
-	b, err := s.Save(t.Context(), &out)
+	b, err := s.Save(&out)
 	require.NoError(t, err)
 	return out.Bytes(), b
 }
@@ -145,7 +145,7 @@ func TestBackup_OfAnEmptyStore(t *testing.T) {
 	s, err := New(testConfig(t.TempDir()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	_, err = s.Save(t.Context(), new(bytes.Buffer))
+	_, err = s.Save(new(bytes.Buffer))
 	require.ErrorIs(t, err, consistency.ErrClosed)
 	require.NoError(t, s.Start())
 	ready(t, s)
@@ -173,7 +173,7 @@ func TestBackup_OfANodeWithoutTheOthers(t *testing.T) {
 	n = c.start("n1", 0)
 	c.eventually(n.Stale)
 	var out bytes.Buffer
-	b, err := n.Save(t.Context(), &out)
+	b, err := n.Save(&out)
 	require.NoError(t, err)
 	require.Equal(t, index, b.Index)
 	require.Equal(t, 10, b.Services)

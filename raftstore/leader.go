@@ -162,8 +162,9 @@ func (s *Store) currentLeader() (leader, <-chan struct{}) {
 }
 
 // awaitLeader returns nil once this node leads, a *consistency.RedirectError when
-// another one does, and else an error when the wait is over.
-func (s *Store) awaitLeader(ctx context.Context) error {
+// another one does, and else an error when the wait is over. A write needs a disk that
+// takes it.
+func (s *Store) awaitLeader(ctx context.Context, toWrite bool) error {
 	var timeoutCh <-chan time.Time
 	for {
 		l, changedCh := s.currentLeader()
@@ -174,7 +175,7 @@ func (s *Store) awaitLeader(ctx context.Context) error {
 		}
 		fault := s.diskFault()
 		switch {
-		case fault != nil && (l.self || l.id == "" && s.alone()):
+		case toWrite && fault != nil && (l.self || l.id == "" && s.alone()):
 			return fmt.Errorf("%w: %w", consistency.ErrReadOnly, fault)
 		case l.self:
 			return nil

@@ -412,7 +412,7 @@ func (s *Store) adopt() {
 // is alive would be taken in again, so it is refused, as is one that Raft does not
 // know: both with a *naming.InvalidError.
 func (s *Store) Remove(ctx context.Context, node string) error {
-	if err := s.awaitLeader(ctx); err != nil {
+	if err := s.awaitLeader(ctx, true); err != nil {
 		return err
 	}
 	view := s.view()

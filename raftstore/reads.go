@@ -81,7 +81,7 @@ func (s *Store) readIndex(ctx context.Context) (uint64, error) {
 // log up to there shows everything that was acknowledged before the call. On a
 // node that does not lead it returns a *consistency.RedirectError or ErrNoLeader.
 func (s *Store) ReadIndex(ctx context.Context) (uint64, error) {
-	if err := s.awaitLeader(ctx); err != nil {
+	if err := s.awaitLeader(ctx, false); err != nil {
 		return 0, err
 	}
 	q := &query{doneCh: make(chan result, 1)}

@@ -469,7 +469,7 @@ func (s *Store) tryWrite(ctx context.Context, op *Operation) (index uint64, err 
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
 	for {
-		if err := s.awaitLeader(ctx); err != nil {
+		if err := s.awaitLeader(ctx, true); err != nil {
 			return 0, err
 		}
 		index, err := s.batcher.submit(ctx, b)

@@ -20,7 +20,7 @@ import (
 // documents it.
 type archive interface {
 	WaitConsistent(ctx context.Context) error
-	Save(ctx context.Context, w io.Writer) (naming.Backup, error)
+	Save(w io.Writer) (naming.Backup, error)
 	DryRun(r io.Reader) (naming.Backup, naming.BackupChange, error)
 	Restore(ctx context.Context, r io.Reader) (naming.Backup, naming.BackupChange, error)
 }
@@ -50,7 +50,7 @@ func (b *backups) Save(ctx context.Context, w io.Writer, stale bool) (naming.Bac
 			return naming.Backup{}, err
 		}
 	}
-	return b.store.Save(ctx, w)
+	return b.store.Save(w)
 }
 
 // Restore makes a backup all the persistent data of all nodes, and returns when this

@@ -31,7 +31,7 @@ func (s *shelf) WaitConsistent(context.Context) error {
 	return s.consistent
 }
 
-func (s *shelf) Save(_ context.Context, w io.Writer) (naming.Backup, error) {
+func (s *shelf) Save(w io.Writer) (naming.Backup, error) {
 	_, err := io.WriteString(w, s.saved)
 	return naming.Backup{Services: 1}, err
 }

@@ -27,7 +27,16 @@
 // server/wire/peer.proto): its state, which the roster keeps of the others and hands to
 // raftstore for its membership, and persistent writes, which a node that does not
 // lead forwards to the one that does. The answer comes back when the write is applied
-// on the node that was asked, so that a client reads what it wrote.
+// on the node that was asked, so that a client reads what it wrote; a node whose disk
+// is full does not wait for that. Each write has one id for all its tries, here and
+// there, so that one whose outcome was unknown is tried again and applied once. A
+// question to a leader is given up as soon as another one leads: a frozen one neither
+// answers nor closes its connections.
+//
+// A deregistration and a change of a service or of an override depend on what is there,
+// and wait first until this node shows all that was acknowledged: so does a read with
+// consistent=true, and a backup. What is to be restored waits in a file, as the leader
+// that it has to go to may change.
 //
 // Ephemeral datums are replicated by distro. What a connection publishes belongs to the
 // node that has the connection. A client over HTTP has an owner that all nodes agree
