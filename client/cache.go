@@ -39,13 +39,19 @@ type cache struct {
 	cfg     Config
 	deliver *delivery
 	changed func(*Service) // hears of each new list, for the disk; must not block
+	// What a new entry begins with; nil for nothing.
+	loaded, failed func(naming.ServiceKey) *Service
 
 	mu      sync.Mutex
 	entries map[naming.ServiceKey]*entry
 }
 
 func newCache(cfg Config, deliver *delivery) *cache {
-	return &cache{cfg: cfg, deliver: deliver, changed: func(*Service) {}, entries: make(map[naming.ServiceKey]*entry)}
+	none := func(naming.ServiceKey) *Service { return nil }
+	return &cache{
+		cfg: cfg, deliver: deliver, changed: func(*Service) {}, loaded: none, failed: none,
+		entries: make(map[naming.ServiceKey]*entry),
+	}
 }
 
 // find returns a service's entry, nil if there is none.
@@ -58,11 +64,18 @@ func (c *cache) find(key naming.ServiceKey) *entry {
 // get returns a service's entry, made if it is not there.
 func (c *cache) get(key naming.ServiceKey) *entry {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	e := c.entries[key]
-	if e == nil {
+	made := e == nil
+	if made {
 		e = &entry{cache: c, key: key}
 		c.entries[key] = e
+	}
+	c.mu.Unlock()
+	if made {
+		if s := c.loaded(key); s != nil {
+			e.load(s)
+		}
+		e.setFailover(c.failed(key))
 	}
 	return e
 }
@@ -245,6 +258,27 @@ func (e *entry) endHoldLocked() {
 		e.hold.Stop()
 	}
 	e.hold, e.newest = nil, nil
+}
+
+// load takes a list from the disk cache, unless there is one already.
+func (e *entry) load(s *Service) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.live == nil {
+		e.live = s
+		e.showLocked()
+	}
+}
+
+// setFailover shows a list in place of the live one; nil ends that.
+func (e *entry) setFailover(s *Service) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failover == s {
+		return
+	}
+	e.failover = s
+	e.showLocked()
 }
 
 // showLocked makes the present state visible and tells the subscriptions.

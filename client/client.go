@@ -24,6 +24,8 @@ type Client struct {
 	keep     *keeper
 	connect  *connector
 	udp      *udpReceiver // nil: no pushes over UDP
+	disk     *diskCache   // nil: no cache on the disk
+	failover *failover    // nil: none
 	pickers  pickers
 	once     sync.Once
 	closing  context.Context // ends when Close begins
@@ -73,6 +75,11 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 		}
 	}
 	c.metrics.watch(c.keep)
+	if cfg.CacheDir != "" {
+		if err := c.openDisk(); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Mode == ModeHTTP && cfg.UDPPushes {
 		if c.udp, err = newUDP(ctx, log); err != nil {
 			return nil, err
@@ -94,6 +101,10 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	if c.udp != nil {
 		c.udp.start()
 	}
+	if c.disk != nil {
+		c.disk.start()
+		c.failover.start()
+	}
 	c.deliver.start(cfg.Callbacks)
 	c.keep.start()
 	c.connect.start()
@@ -106,6 +117,30 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, errors.Join(context.Cause(ctx), c.Close())
 	}
 	return c, nil
+}
+
+// openDisk prepares the disk cache and failover.
+func (c *Client) openDisk() (err error) {
+	if c.disk, err = newDiskCache(c.cfg, c.log); err != nil {
+		return err
+	}
+	c.failover = newFailover(c.cfg, c.log)
+	c.cache.changed = c.disk.changed
+	c.cache.loaded = func(key naming.ServiceKey) *Service { return c.disk.loaded[key] }
+	c.cache.failed = c.failover.get
+	c.failover.show = func(old, lists map[naming.ServiceKey]*Service) {
+		for key := range old {
+			if e := c.cache.find(key); e != nil && lists[key] == nil {
+				e.setFailover(nil)
+			}
+		}
+		for key, s := range lists {
+			if e := c.cache.find(key); e != nil {
+				e.setFailover(s)
+			}
+		}
+	}
+	return nil
 }
 
 // Close deregisters what the client has registered, ends all subscriptions and the
@@ -135,6 +170,10 @@ func (c *Client) shut() error {
 			c.udp.close()
 		}
 		c.cache.close()
+		if c.disk != nil {
+			c.failover.close()
+			c.disk.close()
+		}
 		c.deliver.close()
 		c.web.close()
 		c.metrics.unregister()

@@ -38,6 +38,12 @@
 //	no answer within CallTimeout   the connection is asked for a sign of health, and left
 //	                               without one
 //
+// # Formats
+//
+//   - CacheDir/naming/NAMESPACE/GROUP%40%40NAME: a list as gRPC carries it, in one line;
+//     other SDKs read and write the same (semantics.md 12.3).
+//   - CacheDir/naming/NAMESPACE/failover: such files, and the switch (12.4).
+//
 // # Goroutines
 //
 //   - connector: owns the connection; looks for servers, watches over the session.
@@ -46,6 +52,7 @@
 //   - schedule ([ModeHTTP]): one clock and four workers for each session, for heartbeats
 //     and polls.
 //   - UDP reader ([ModeHTTP] with [Config.UDPPushes]): takes pushed datagrams.
+//   - disk writer and failover watcher ([Config.CacheDir]).
 //   - delivery workers ([Config.Callbacks]): call subscriptions' callbacks.
 //
 // All start in [New] and end in [Client.Close], which also has a goroutine of its own to

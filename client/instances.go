@@ -88,9 +88,10 @@ func (c *Client) Deregister(ctx context.Context, svc naming.ServiceKey, i naming
 	return nil
 }
 
-// Instances returns a service's instances. If the client is subscribed to the service
-// it answers from memory and does not block; else it asks a server, once, and blocks
-// for the answer. An unknown service has no instances and is no error. Errors are
+// Instances returns a service's instances. If the client is subscribed to the service,
+// or failover files are in force for it, it answers from memory and does not block; else
+// it asks a server, once, and blocks for the answer. While no server is reached the disk
+// cache as it was at the start has to do. An unknown service has no instances and is no error. Errors are
 // [ErrNotConnected], a [*ServerError], the end of ctx, [ErrClosed], or a wrong name.
 func (c *Client) Instances(ctx context.Context, svc naming.ServiceKey, f naming.Filter) (Service, error) {
 	key, err := c.key(svc)
@@ -100,22 +101,41 @@ func (c *Client) Instances(ctx context.Context, svc naming.ServiceKey, f naming.
 	if err != nil {
 		return Service{}, fmt.Errorf("list %s: %w", svc.Grouped(), err)
 	}
-	if e := c.cache.find(key); e != nil {
-		if now := e.shown.Load(); now != nil {
-			s := now.service
-			s.Instances = filter(f, s.Instances)
-			return s, nil
-		}
+	if s, ok := c.remembered(key, false); ok {
+		s.Instances = filter(f, s.Instances)
+		return s, nil
 	}
 	var list *Service
 	err = c.ask(ctx, func(ctx context.Context, s connection) (err error) {
 		list, err = s.query(ctx, key, f)
 		return err
 	})
+	if s, ok := c.remembered(key, errors.Is(err, ErrNotConnected)); ok {
+		s.Instances = filter(f, s.Instances)
+		return s, nil
+	}
 	if err != nil {
 		return Service{}, fmt.Errorf("list %s: %w", key.Grouped(), err)
 	}
 	return *list, nil
+}
+
+// remembered returns a list without asking a server: of a subscription or from failover
+// files; with loaded also what the disk cache had at the start.
+func (c *Client) remembered(key naming.ServiceKey, loaded bool) (Service, bool) {
+	if e := c.cache.find(key); e != nil {
+		if now := e.shown.Load(); now != nil {
+			return now.service, true
+		}
+	}
+	s := c.cache.failed(key)
+	if s == nil && loaded {
+		s = c.cache.loaded(key)
+	}
+	if s == nil {
+		return Service{}, false
+	}
+	return *s, true
 }
 
 // Services returns a page of the plain names of a group's services, in no particular
