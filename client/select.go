@@ -48,16 +48,20 @@ func (t *table) pick() *naming.Instance {
 	if n == 0 {
 		return nil
 	}
-	x := rand.Float64() * t.sums[n-1]
-	low, high := 0, n-1
-	for low < high { // the first sum above x
-		if mid := (low + high) / 2; t.sums[mid] > x {
+	return t.instances[above(t.sums, rand.Float64()*t.sums[n-1])]
+}
+
+// above returns the place of the first sum above x, the last one's if there is none.
+func above(sums []float64, x float64) int {
+	low, high := 0, len(sums)-1
+	for low < high {
+		if mid := (low + high) / 2; sums[mid] > x {
 			high = mid
 		} else {
 			low = mid + 1
 		}
 	}
-	return t.instances[low]
+	return low
 }
 
 // choice returns the table of all instances; it is made when it is first needed.
