@@ -21,7 +21,8 @@ var (
 type ServerError struct {
 	Server  string // host:port that answered
 	Request string // what was asked, in the protocol's words
-	Code    int    // the protocol's error code, or the HTTP status
+	Code    int    // the protocol's error code; the HTTP status where there is none
+	Status  int    // the HTTP status; 0 over gRPC
 	Message string // as the server words it
 }
 
@@ -52,7 +53,7 @@ func final(err error) bool {
 	case codeStarting, codeUnregistered, codeGone, codeBusy:
 		return false
 	}
-	return refusal.Code < 500 || refusal.Code > 599
+	return (refusal.Code < 500 || refusal.Code > 599) && refusal.Status < 500
 }
 
 // unknownConnection tells whether the server does not know the connection.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"rollcall/naming"
@@ -213,9 +214,18 @@ func (c *Client) ask(ctx context.Context, call func(context.Context, connection)
 	return call(ctx, s)
 }
 
-// persistent makes one call about a persistent instance.
+// persistent makes one call about a persistent instance: over gRPC where the server
+// offers that, else over HTTP (C17).
 func (c *Client) persistent(ctx context.Context, operation string, svc naming.ServiceKey, i naming.Instance) error {
 	return c.ask(ctx, func(ctx context.Context, s connection) error {
-		return s.persistent(ctx, operation, svc, i)
+		err := s.persistent(ctx, operation, svc, i)
+		if !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+		method := http.MethodPost
+		if operation == wire.DeregisterInstance {
+			method = http.MethodDelete
+		}
+		return c.plain(ctx, s.state().server, method, pathInstance, instanceQuery(svc, i), nil)
 	})
 }

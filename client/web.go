@@ -89,10 +89,7 @@ func (w *web) call(ctx context.Context, s server, method, path string, q url.Val
 		return fmt.Errorf("read the answer of %s: %w", s, err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return &ServerError{
-			Server: s.String(), Request: method + " " + path, Code: answer.StatusCode,
-			Message: strings.ToValidUTF8(strings.TrimSpace(string(clipTo(text, 512))), ""),
-		}
+		return refusalOf(s, method+" "+path, answer.StatusCode, text)
 	}
 	switch into := into.(type) {
 	case nil:
@@ -106,6 +103,26 @@ func (w *web) call(ctx context.Context, s server, method, path string, q url.Val
 		}
 	}
 	return nil
+}
+
+// refusalOf reads an answer that is no success: of v2 and v3 a code with a message and
+// what it is about, of v1 a text.
+func refusalOf(s server, request string, status int, text []byte) *ServerError {
+	e := &ServerError{Server: s.String(), Request: request, Code: status, Status: status}
+	var result struct {
+		Code    wire.Int `json:"code"`
+		Message wire.Str `json:"message"`
+		Data    wire.Str `json:"data"`
+	}
+	if wire.Unmarshal(text, &result) == nil && result.Code != 0 {
+		e.Code, e.Message = int(result.Code), string(result.Message)
+		if result.Data != "" {
+			e.Message += ": " + string(result.Data)
+		}
+		return e
+	}
+	e.Message = strings.ToValidUTF8(strings.TrimSpace(string(clipTo(text, 512))), "")
+	return e
 }
 
 // watchedConn tells when the other side has ended it.
