@@ -150,6 +150,22 @@ func (c *Admin) RemoveNode(ctx context.Context, node string) error {
 	return c.call(ctx, http.MethodDelete, "/rollcall/v1/nodes/"+url.PathEscape(node), nil, nil)
 }
 
+// Drain has the clients of the server go to other nodes, or with false come back to it.
+// It does not wait for them.
+func (c *Admin) Drain(ctx context.Context, on bool) error {
+	method := http.MethodPost
+	if !on {
+		method = http.MethodDelete
+	}
+	return c.call(ctx, method, "/rollcall/v1/drain", nil, nil)
+}
+
+// Leave takes the server's node out for good: its clients go to other nodes, Raft does
+// not count it any more, and its process ends. It does not wait for that.
+func (c *Admin) Leave(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/rollcall/v1/leave", nil, nil)
+}
+
 // Consistent returns an Admin whose reads of services and instances show every
 // persistent write that was acknowledged before, by any node. They need a leader; only
 // Rollcall promises that.

@@ -23,9 +23,9 @@ import (
 //
 // Left: C175 and C177, health checks by the server.
 
-// long tells whether tests run at the size that is asked for; without ROLLCALL_LONG=1
+// fullSize tells whether tests run at the size that is asked for; without ROLLCALL_LONG=1
 // some are shorter.
-func long() bool { return os.Getenv("ROLLCALL_LONG") == "1" }
+func fullSize() bool { return os.Getenv("ROLLCALL_LONG") == "1" }
 
 // manyWrites makes n persistent writes through a node, eight at once; form makes the
 // query of each.
@@ -293,7 +293,7 @@ func snapshotsOf(t *testing.T, n *Node) []string {
 func TestC173_LogStaysBounded(t *testing.T) {
 	t.Parallel()
 	toggles := 20_000
-	if long() {
+	if fullSize() {
 		toggles = 100_000
 	}
 	n := StartNode(t)
@@ -334,7 +334,7 @@ func sizeOf(t *testing.T, dir string) (size int64) {
 func TestC179_FollowerFarBehind(t *testing.T) {
 	t.Parallel()
 	writes := 30_000
-	if long() {
+	if fullSize() {
 		writes = 200_000
 	}
 	c := StartCluster(t, 3)

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,8 +32,9 @@ func StartCluster(tb testing.TB, n int, options ...Option) *Cluster {
 		require.NoError(tb, err)
 		c.Nodes = append(c.Nodes, node)
 	}
-	c.introduce()
+	c.introduce(n)
 	tb.Cleanup(func() {
+		defer c.requireNoneLeft(tb)
 		for k, node := range c.Nodes {
 			node.Close()
 			if tb.Failed() {
@@ -45,15 +49,20 @@ func StartCluster(tb testing.TB, n int, options ...Option) *Cluster {
 	return c
 }
 
-// introduce tells each node its name and where all of them are.
-func (c *Cluster) introduce() {
+// introduce tells each node that has no name yet its name, how many are expected, and
+// where all of them are.
+func (c *Cluster) introduce(expect int) {
 	var gossip []string
 	for _, node := range c.Nodes {
 		gossip = append(gossip, net.JoinHostPort(node.host, strconv.Itoa(node.port-1001)))
 	}
 	for k, node := range c.Nodes {
-		node.args = append(node.args, "--node", fmt.Sprintf("n%d", k+1),
-			"--bootstrap-expect", strconv.Itoa(len(c.Nodes)), "--join", strings.Join(gossip, ","))
+		if node.name != "" {
+			continue
+		}
+		node.name = fmt.Sprintf("n%d", k+1)
+		node.args = append(node.args, "--node", node.name,
+			"--bootstrap-expect", strconv.Itoa(expect), "--join", strings.Join(gossip, ","))
 	}
 }
 
@@ -74,6 +83,61 @@ func (c *Cluster) StartAll(tb testing.TB) {
 	}
 }
 
+// Join starts one more node, which joins those that are there.
+func (c *Cluster) Join(tb testing.TB, options ...Option) *Node {
+	tb.Helper()
+	node, err := NewNode(append([]Option{WithDataDir(filepath.Join(tb.TempDir(), fmt.Sprintf("n%d", len(c.Nodes)+1)))}, options...)...)
+	require.NoError(tb, err)
+	c.Nodes = append(c.Nodes, node)
+	c.introduce(0)
+	require.NoError(tb, node.start())
+	return node
+}
+
+// StopAll stops all nodes at once, as asked, and returns how long that took.
+func (c *Cluster) StopAll(tb testing.TB) time.Duration {
+	tb.Helper()
+	began := time.Now()
+	var wg sync.WaitGroup
+	codes := make([]int, len(c.Nodes))
+	errs := make([]error, len(c.Nodes))
+	for k, node := range c.Nodes {
+		wg.Go(func() { codes[k], errs[k] = node.Terminate() })
+	}
+	wg.Wait()
+	for k := range c.Nodes {
+		require.NoError(tb, errs[k])
+		require.Zero(tb, codes[k], "exit code of n%d", k+1)
+	}
+	return time.Since(began)
+}
+
+// Running returns the nodes that run, in their order.
+func (c *Cluster) Running() []*Node {
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(n *Node) bool { return !n.Running() })
+}
+
+// Name returns the name of a node.
+func (c *Cluster) Name(n *Node) string { return n.name }
+
+// requireNoneLeft requires that no process of a node outlived it.
+func (c *Cluster) requireNoneLeft(tb testing.TB) {
+	tb.Helper()
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		line, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		args := strings.Split(string(line), "\x00")
+		for _, node := range c.Nodes {
+			if at := slices.Index(args, "--data-dir"); at >= 0 && at+1 < len(args) && args[at+1] == node.dataDir {
+				tb.Errorf("a process of node %s is left: %s", node.name, path)
+			}
+		}
+	}
+}
+
 // NodeState is what a node tells of itself or another one.
 type NodeState struct {
 	Name         string `json:"name"`
@@ -90,6 +154,9 @@ type NodeState struct {
 	Stale        bool   `json:"stale"`
 	ReadOnly     string `json:"readOnly"`
 	Refused      string `json:"refused"`
+	Ready        bool   `json:"ready"`
+	Draining     bool   `json:"draining"`
+	Connections  int    `json:"connections"`
 }
 
 // States returns what the node knows of all nodes.

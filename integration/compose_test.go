@@ -49,9 +49,9 @@ func output(t *testing.T, command ...string) string {
 }
 
 // compose runs a command of docker-compose, which ROLLCALL_TEST_COMPOSE_COMMAND names.
-func (c *containers) compose(t *testing.T, args ...string) string {
+func (c *containers) compose(t *testing.T, args ...string) {
 	t.Helper()
-	return output(t, append(strings.Fields(os.Getenv("ROLLCALL_TEST_COMPOSE_COMMAND")), args...)...)
+	output(t, append(strings.Fields(os.Getenv("ROLLCALL_TEST_COMPOSE_COMMAND")), args...)...)
 }
 
 // inspect returns a fact of the container of n1, n2 and so on, by a template.

@@ -58,6 +58,19 @@ func StartFleet(tb testing.TB, nodes []*Node) *Fleet {
 	return f
 }
 
+// Knows tells all clients which nodes there are from now on.
+func (f *Fleet) Knows(nodes ...*Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nodes = slices.Clone(nodes)
+}
+
+func (f *Fleet) known() []*Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nodes
+}
+
 // Stop ends all clients as a crash does: nobody deregisters.
 func (f *Fleet) Stop() {
 	select {
@@ -243,11 +256,12 @@ func (f *Fleet) stay(c *Conn, node *Node, client *grpcClient) (to *Node, ended b
 
 // other returns any other node.
 func (f *Fleet) other(node *Node) *Node {
-	if len(f.nodes) == 1 {
+	nodes := f.known()
+	if len(nodes) == 1 {
 		return node
 	}
-	at := slices.Index(f.nodes, node)
-	return f.nodes[(at+1+rand.IntN(len(f.nodes)-1))%len(f.nodes)]
+	at := slices.Index(nodes, node)
+	return nodes[(at+1+rand.IntN(len(nodes)-1))%len(nodes)]
 }
 
 // named returns the node that a ConnectResetRequest names, else any other one.
@@ -256,7 +270,7 @@ func (f *Fleet) named(m Message, node *Node) *Node {
 		Port string `json:"serverPort"`
 	}
 	_ = json.Unmarshal(m.Body, &to)
-	for _, n := range f.nodes {
+	for _, n := range f.known() {
 		if strconv.Itoa(n.HTTPPort()) == to.Port {
 			return n
 		}
@@ -325,8 +339,9 @@ func (f *Fleet) beat(service, ip string) {
 // call makes a call to a node, and where that fails to the others, as the SDKs do.
 func (f *Fleet) call(web *http.Client, method, path string, p url.Values) (body string, ok bool) {
 	var failed []string
-	for _, k := range rand.Perm(len(f.nodes)) {
-		body, err := try(web, method, "http://"+f.nodes[k].Addr()+path+"?"+p.Encode())
+	nodes := f.known()
+	for _, k := range rand.Perm(len(nodes)) {
+		body, err := try(web, method, "http://"+nodes[k].Addr()+path+"?"+p.Encode())
 		if err == nil {
 			return body, true
 		}

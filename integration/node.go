@@ -115,6 +115,7 @@ func WithDataDir(dir string) Option {
 
 // Node is one server process, from the outside.
 type Node struct {
+	name    string // in a cluster
 	host    string // its address
 	port    int
 	netns   string       // the network namespace that it runs in; empty: that of the test

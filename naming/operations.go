@@ -50,11 +50,13 @@ type NodeState struct {
 	// What is wrong with its persistent data. Stale: it is as it was before the start,
 	// for there was no leader since. ReadOnly: why its disk takes none. Refused: why it
 	// takes no part, such as a data folder of other nodes. Empty when nothing is.
-	Stale     bool   `json:"stale"`
-	ReadOnly  string `json:"readOnly"`
-	Refused   string `json:"refused"`
-	Version   string `json:"version"`
-	Ready     bool   `json:"ready"`
-	Instances int    `json:"instances"` // ephemeral ones that it holds
-	Differs   int    `json:"differs"`   // nodes whose ephemeral instances it holds otherwise than they do; 0 at rest
+	Stale       bool   `json:"stale"`
+	ReadOnly    string `json:"readOnly"`
+	Refused     string `json:"refused"`
+	Version     string `json:"version"`
+	Ready       bool   `json:"ready"`
+	Draining    bool   `json:"draining"`    // its clients go elsewhere
+	Connections int    `json:"connections"` // of clients over gRPC
+	Instances   int    `json:"instances"`   // ephemeral ones that it holds
+	Differs     int    `json:"differs"`     // nodes whose ephemeral instances it holds otherwise than they do; 0 at rest
 }

@@ -37,6 +37,7 @@ type Config struct {
 	BeatInterval       time.Duration `koanf:"beat-interval" doc:"time between two heartbeats that clients over HTTP are told, unless the instance states its own"`
 	CacheTime          time.Duration `koanf:"cache-time" doc:"how long clients may keep a list before they ask again (cacheMillis)"`
 	Linger             time.Duration `koanf:"linger" doc:"how long instances stay listed after their gRPC connection was lost, so that a reconnecting client is not seen to go"`
+	MoveLinger         time.Duration `koanf:"move-linger" doc:"the same for a client that this node asked to go to another one: some come back only seconds later"`
 	Grace              time.Duration `koanf:"grace" doc:"how long what clients registered over their connections to a node stays after that node stopped or is known to be dead; within it they come back to other nodes"`
 	GraceSilent        time.Duration `koanf:"grace-silent" doc:"the same for a node that does not answer, but may be alive behind a broken network"`
 	Idle               time.Duration `koanf:"idle" doc:"a gRPC connection without a message for this long is asked whether it is alive"`
@@ -46,7 +47,9 @@ type Config struct {
 	OverrideExpiry     time.Duration `koanf:"override-expiry" doc:"an operator's override ends when its instance has been gone for this long"`
 	KeepOverrides      bool          `koanf:"keep-overrides" doc:"keep an override after an explicit deregistration, until it expires, as Nacos does"`
 	MetadataLimit      int           `koanf:"metadata-limit" doc:"characters that the keys and values of an instance's metadata may have together"`
-	ShutdownTimeout    time.Duration `koanf:"shutdown-timeout" doc:"how long a graceful stop may take"`
+	ShutdownTimeout    time.Duration `koanf:"shutdown-timeout" doc:"how long a graceful stop may take, the hand-over of clients included"`
+	LeaveOnStop        bool          `koanf:"leave-on-stop" doc:"a node that is asked to stop leaves for good: it counts no more for a majority"`
+	MoveRate           int           `koanf:"move-rate" doc:"gRPC clients that are asked in a second to go to a node that has fewer, after one has come or was drained; 0: none are moved to spread them"`
 
 	Push push.Config `koanf:"push"`
 }
@@ -70,11 +73,12 @@ func DefaultConfig() Config {
 		BootstrapExpect: 1, Cluster: "rollcall",
 		LogLevel: "info", LogFormat: "text",
 		BeatInterval: naming.DefaultBeatInterval, CacheTime: 10 * time.Second,
-		Linger: 500 * time.Millisecond, Grace: 30 * time.Second, GraceSilent: 3 * time.Minute, Idle: 6 * time.Second, Detect: 3 * time.Second,
+		Linger: 500 * time.Millisecond, MoveLinger: 10 * time.Second, Grace: 30 * time.Second, GraceSilent: 3 * time.Minute, Idle: 6 * time.Second, Detect: 3 * time.Second,
 		SetupWait:          100 * time.Millisecond,
 		EmptyServiceExpiry: time.Minute, OverrideExpiry: time.Minute,
 		MetadataLimit:   naming.DefaultMetadataLimit,
 		ShutdownTimeout: 10 * time.Second,
+		MoveRate:        100,
 		Push:            push.DefaultConfig(),
 	}
 }
@@ -188,8 +192,11 @@ func (c Config) Validate() error {
 			bad("%s is %v: it must be above zero", d.name, d.d)
 		}
 	}
-	if c.Linger < 0 || c.SetupWait < 0 {
-		bad("linger is %v and setup-wait is %v: they must not be negative", c.Linger, c.SetupWait)
+	if c.Linger < 0 || c.MoveLinger < 0 || c.SetupWait < 0 {
+		bad("linger is %v, move-linger is %v and setup-wait is %v: they must not be negative", c.Linger, c.MoveLinger, c.SetupWait)
+	}
+	if c.MoveRate < 0 {
+		bad("move-rate is %d: it must not be negative; 0 moves none", c.MoveRate)
 	}
 	if c.GraceSilent < c.Grace || c.GraceSilent > maxGrace {
 		bad("grace-silent is %v: it must be from grace (%v) to %v", c.GraceSilent, c.Grace, maxGrace)

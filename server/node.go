@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,6 +40,7 @@ type Node struct {
 	http     net.Listener
 	grpc     net.Listener
 	parts    []part // in the order of their start
+	life     *life  // nil on a node that is alone
 	failedCh chan error
 
 	mu     sync.Mutex
@@ -137,6 +139,9 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		if err := n.serveNodes(link, persistent, ephemeral, state); err != nil {
 			return n, err
 		}
+		// After the front ends: a write that came to a node outside Raft would wait for
+		// ever to be shown there.
+		n.add("leave", nil, func() error { return n.life.end() })
 	}
 	engine, err := push.New(cfg.Push, n.registry, metrics)
 	if err != nil {
@@ -146,7 +151,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	n.add("registry", n.registry.start, n.registry.close)
 
 	clients := grpcapi.New(grpcapi.Config{
-		IP: n.IP(), Idle: cfg.Idle, Detect: cfg.Detect, SetupWait: cfg.SetupWait,
+		IP: n.IP(), Idle: cfg.Idle, Detect: cfg.Detect, SetupWait: cfg.SetupWait, MoveTime: cfg.MoveLinger,
 		Workers: uint32(4 * runtime.GOMAXPROCS(0)),
 	}, n.grpc, n.registry, engine, n.log, metrics)
 	n.registry.notify = engine.Notify
@@ -154,6 +159,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	n.registry.subscriptions = engine.Subscriptions
 	n.registry.connections = clients.Connections
 	n.registry.consistent = persistent.WaitConsistent
+	n.registry.staying = clients.Staying
 	n.add("grpc", clients.Start, clients.Close)
 	archive := &backups{store: persistent, dir: cfg.DataDir}
 	if cfg.clustered() {
@@ -162,17 +168,119 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	dead := &removal{remove: persistent.Remove}
 	if cfg.clustered() {
 		dead.send = link.peers.removeOn
+		n.life = link.life(n, clients, persistent, ephemeral)
 	}
 	web := httpapi.New(httpapi.Config{
 		RemoveNode:      dead.run,
 		Backups:         archive,
+		Life:            n.ofSeveral,
 		ShutdownTimeout: cfg.ShutdownTimeout / 2,
 		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 		Version:         version,
 		Nodes:           func() []naming.NodeState { return n.nodes(link, persistent.State(), state()) },
 	}, n.http, socket, n.registry, engine, n.log)
 	n.add("http", web.Start, web.Close)
+	if n.life != nil {
+		n.add("hand-over", n.life.spread.start, n.life.handOver)
+	}
 	return n, nil
+}
+
+// life returns how this node goes.
+func (l *link) life(n *Node, clients *grpcapi.Server, persistent *raftstore.Store, ephemeral *distro.Store) *life {
+	r := n.registry
+	r.reached = l.reached(persistent)
+	return &life{
+		registry: r, log: n.log.With("component", "life"), timeout: n.cfg.ShutdownTimeout, leaveCh: make(chan struct{}),
+		spread: newSpread(clients, l.places, r.draining.Load, n.cfg.MoveRate),
+		tell: func(draining, leaving bool) error {
+			return l.members.Update(func(m *distro.Member) { m.Draining, m.Leaving = draining, leaving })
+		},
+		own:      ephemeral.Drain,
+		stepDown: persistent.StepDown,
+		mayLeave: func() error {
+			voters, alive := 0, 0
+			for _, s := range persistent.State().Servers {
+				if s.Voter && s.ID != persistent.ID() {
+					voters++
+					if s.Alive {
+						alive++
+					}
+				}
+			}
+			if alive <= voters/2 {
+				return fmt.Errorf("without this node %d of %d voters are alive, which is no majority: remove nodes that are dead, or start them, first", alive, voters)
+			}
+			return nil
+		},
+		remove: func(ctx context.Context) error {
+			st := persistent.State()
+			if st.Leader == st.ID {
+				return persistent.StepDown()
+			}
+			return l.peers.removeOn(ctx, st.LeaderName, st.ID)
+		},
+	}
+}
+
+// places returns the nodes that clients may go to.
+func (l *link) places() []place {
+	var out []place
+	for _, m := range l.members.Alive() {
+		if m.Name == l.members.Self().Name || m.Draining || m.Leaving {
+			continue
+		}
+		if state := l.roster.fresh(m.Name); state.GetReady() {
+			out = append(out, place{m.IP, m.HTTPPort, int(state.GetConnections())})
+		}
+	}
+	return out
+}
+
+// reachTimeout is how long a node that starts waits for others. Then it serves what it
+// has, for they may be gone.
+const reachTimeout = 20 * time.Second
+
+// reached returns a function that says why this node cannot know yet what the others
+// have: none of those that may lead was reached since it was started.
+func (l *link) reached(persistent *raftstore.Store) func() error {
+	var once atomic.Bool
+	begin := time.Now()
+	return func() error {
+		if once.Load() {
+			return nil
+		}
+		st := persistent.State()
+		nodes := max(st.Expect, len(st.Servers), 2)
+		answered := 1 // itself
+		for _, name := range l.others() {
+			if l.roster.fresh(name) != nil {
+				answered++
+			}
+		}
+		if st.Leader == "" && answered <= nodes/2 && time.Since(begin) < reachTimeout {
+			return fmt.Errorf("%w: %d of %d nodes reached, and no leader is known", consistency.ErrNotReady, answered, nodes)
+		}
+		once.Store(true)
+		return nil
+	}
+}
+
+// ofSeveral returns how the node goes; an error on one that is alone.
+func (n *Node) ofSeveral() (httpapi.Life, error) {
+	if n.life == nil {
+		return nil, errors.New("this node is alone: there is no other one that its clients could go to; start it with --join")
+	}
+	return n.life, nil
+}
+
+// Left returns a channel that is closed when an operator told the node to leave for
+// good: the process should close the node and end.
+func (n *Node) Left() <-chan struct{} {
+	if n.life == nil {
+		return nil
+	}
+	return n.life.leaveCh
 }
 
 // link ties this node's persistent store to the other nodes: membership says where
@@ -200,7 +308,7 @@ func (l *link) configure(cfg *raftstore.Config) {
 			out = append(out, raftstore.Peer{
 				Name: m.Name, ID: state.GetRaftId(), Addr: net.JoinHostPort(m.IP, strconv.Itoa(m.RaftPort)),
 				Expect: int(state.GetExpect()), HasState: state.GetHasState(), Cluster: state.GetCluster(),
-				Alive: true, Version: state.GetVersion(),
+				Alive: !m.Leaving, Version: state.GetVersion(),
 			})
 		}
 		return out
@@ -347,7 +455,7 @@ func (n *Node) state(s raftstore.State, e distro.State, version string) *wire.St
 		holdings[k] = &wire.Holding{Node: o.Node, Boot: o.Boot, Instances: int64(o.Instances), Root: o.Root, Gone: o.Gone}
 	}
 	return &wire.StateReply{
-		Holdings: holdings, Ready: n.Ready() == nil,
+		Holdings: holdings, Ready: n.registry.Wanted() == nil, Connections: int32(n.registry.staying()),
 		Node: s.Node, RaftId: s.ID, RaftAddr: s.Addr, Cluster: s.Cluster, Expect: int32(s.Expect), HasState: s.HasState,
 		Role: string(s.Role), Voter: s.Voter, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
 		Leader: s.LeaderName, Version: version, Stale: s.Stale, ReadOnly: errorText(s.ReadOnly), Refused: errorText(s.Refused),
@@ -366,6 +474,7 @@ func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.
 	states := []*wire.StateReply{own}
 	self := stateNaming(own)
 	self.Address, self.Self, self.Alive = net.JoinHostPort(n.IP(), strconv.Itoa(n.cfg.Port)), true, true
+	self.Draining = n.registry.draining.Load()
 	out := []naming.NodeState{self}
 	if l.members != nil {
 		for _, m := range l.members.Alive() {
@@ -377,7 +486,7 @@ func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.
 				states = append(states, state)
 				o = stateNaming(state)
 			}
-			o.Address, o.Alive = net.JoinHostPort(m.IP, strconv.Itoa(m.HTTPPort)), true
+			o.Address, o.Alive, o.Draining = net.JoinHostPort(m.IP, strconv.Itoa(m.HTTPPort)), true, m.Draining
 			out = append(out, o)
 		}
 		for _, server := range s.Servers { // in Raft, but not alive
@@ -438,6 +547,7 @@ func stateNaming(s *wire.StateReply) naming.NodeState {
 		Name: s.GetNode(), Role: s.GetRole(), Voter: s.GetVoter(), Term: s.GetTerm(),
 		LastIndex: s.GetLastIndex(), AppliedIndex: s.GetAppliedIndex(), Version: s.GetVersion(), Ready: s.GetReady(),
 		Stale: s.GetStale(), ReadOnly: s.GetReadOnly(), Refused: s.GetRefused(),
+		Connections: int(s.GetConnections()),
 	}
 	for _, h := range s.GetHoldings() {
 		o.Instances += int(h.GetInstances())
@@ -493,6 +603,9 @@ func (n *Node) Close() error {
 	n.closed = true
 	if n.registry != nil {
 		n.registry.stopping.Store(true)
+	}
+	if n.life != nil && n.cfg.LeaveOnStop {
+		n.life.leaving.Store(true)
 	}
 	var errs []error
 	for _, p := range slices.Backward(n.parts) {

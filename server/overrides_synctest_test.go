@@ -196,7 +196,7 @@ func TestOverride_ExpiresSomeTimeAfterTheInstanceWasLost(t *testing.T) {
 		f.override(t, service("a"), "10.0.0.2", 6)
 		pass(time.Hour)
 		lose := func() {
-			f.ConnectionLost("conn", []naming.ServiceKey{service("a")})
+			f.ConnectionLost("conn", []naming.ServiceKey{service("a")}, false)
 			pass(600 * ms)
 			require.Len(t, f.hosts(service("a")), 1)
 		}
@@ -251,7 +251,7 @@ func TestOverride_OfAnInstanceThatWasLostAMomentAgo(t *testing.T) {
 		f.register(t, service("a"), host("10.0.0.2", beatTimes("500", "500")))
 		require.NoError(t, f.Register(t.Context(), service("a"), "moves", host("10.0.0.3")))
 		f.register(t, service("a"), host("10.0.0.4"))
-		f.ConnectionLost("conn", []naming.ServiceKey{service("a")})
+		f.ConnectionLost("conn", []naming.ServiceKey{service("a")}, false)
 		require.NoError(t, f.Register(t.Context(), service("a"), "moves", host("10.0.0.9")))
 		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.4:80", true, "10.0.0.4", 80))
 		pass(5 * time.Second)

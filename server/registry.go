@@ -33,6 +33,10 @@ type Registry struct {
 	// stopping is set when the node is about to stop: that it closes connections
 	// says nothing about their clients.
 	stopping atomic.Bool
+	// draining is set while this node takes no new clients and has those that it has go
+	// elsewhere. It serves them until they do.
+	draining atomic.Bool
+	moving   moving
 
 	empty  emptyServices
 	absent absentOverrides
@@ -43,6 +47,10 @@ type Registry struct {
 	watched       func(naming.ServiceKey) bool
 	subscriptions func() int
 	connections   func() int
+	staying       func() int // connections whose client was not asked to go elsewhere
+	// reached returns why this node cannot know yet what the others have; nil once it
+	// can.
+	reached func() error
 	// consistent waits until this node shows every persistent write that any node has
 	// acknowledged. Writes that depend on what is there wait for it first: else one
 	// through another node than the last might find nothing to change.
@@ -61,14 +69,16 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 	r := &Registry{
 		cfg: cfg, router: router, log: log,
 		notify: func(naming.ServiceKey) {}, watched: func(naming.ServiceKey) bool { return false },
-		subscriptions: func() int { return 0 }, connections: func() int { return 0 },
-		consistent: func(context.Context) error { return nil },
-		cleanCh:    make(chan func(context.Context), cleanQueue),
+		consistent:    func(context.Context) error { return nil },
+		subscriptions: func() int { return 0 }, connections: func() int { return 0 }, staying: func() int { return 0 },
+		reached: func() error { return nil },
+		cleanCh: make(chan func(context.Context), cleanQueue),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.ids.Store(uint64(time.Now().UnixMilli()) << 12)
 	r.empty.since = make(map[naming.ServiceKey]time.Time)
 	r.absent.since = make(map[overrideKey]time.Time)
+	r.moving.services = make(map[naming.ServiceKey]map[string]time.Time)
 	r.recent.byKey = make(map[overrideKey]*naming.Instance)
 	r.absent.planned = make(map[naming.ServiceKey]struct{})
 	r.views = newViews(router.Service, func(k naming.ServiceKey) bool { return r.watched(k) }, cfg.CacheTime.Milliseconds())
@@ -132,7 +142,18 @@ func (r *Registry) Idle(k naming.ServiceKey) {
 }
 
 // Ready returns nil once the node may serve, else the reason why not.
-func (r *Registry) Ready() error { return r.router.Ready() }
+func (r *Registry) Ready() error { return errors.Join(r.router.Ready(), r.reached()) }
+
+// Wanted returns nil if clients should come to this node, else the reason why not. A
+// node that is drained serves whoever is there all the same.
+func (r *Registry) Wanted() error {
+	if r.draining.Load() || r.stopping.Load() {
+		return errDraining
+	}
+	return r.Ready()
+}
+
+var errDraining = errors.New("draining: this node takes no new clients")
 
 // Register makes instances all that a publisher has in a service; several are a
 // batch. They must be of one kind. For a publisher that is an ip:port, ephemeral
@@ -291,23 +312,22 @@ func (r *Registry) dropOverrides(ctx context.Context, svc naming.ServiceKey, gon
 
 // ConnectionLost removes what a publisher had in the services, after the linger:
 // a client that reconnects registers anew within that time, and subscribers see
-// nothing. It does not block.
-func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey) {
-	if len(services) == 0 || r.stopping.Load() {
+// nothing. One that was asked to move, or whose node is drained, gets more time. It
+// does not block.
+func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey, moved bool) {
+	if len(services) == 0 {
+		return
+	}
+	if moved || r.draining.Load() || r.stopping.Load() {
+		r.moving.add(r, publisher, services)
 		return
 	}
 	r.timers.at(time.Now().Add(r.cfg.Linger), taskFunc(func(time.Time) {
 		if r.stopping.Load() {
 			return
 		}
-		ctx := consistency.WithInferred(context.Background())
 		for _, svc := range services {
-			before := r.router.Store(true).Published(svc, publisher)
-			err := r.router.Publish(ctx, true, consistency.Publication{Service: svc, Publisher: publisher})
-			if err != nil {
-				r.log.Debug("remove after lost connection", "conn", publisher, "service", svc.String(), "err", err)
-			}
-			r.lost(svc, before, nil)
+			r.withdraw(svc, publisher, r.router.Store(true).Published(svc, publisher))
 		}
 	}))
 }

@@ -26,8 +26,8 @@ func TestConnectionLost_InstancesLinger(t *testing.T) {
 				require.NoError(t, f.Deregister(t.Context(), service("a"), "conn1", true, "10.0.0.1", 80))
 				require.Len(t, s.since(), 1, "a deregistration is at once")
 				s.lines = []string{"10s 10.0.0.2"}
-				f.ConnectionLost("conn2", []naming.ServiceKey{service("a"), service("never published")})
-				f.ConnectionLost("conn2", nil)
+				f.ConnectionLost("conn2", []naming.ServiceKey{service("a"), service("never published")}, false)
+				f.ConnectionLost("conn2", nil, false)
 				pass(time.Minute)
 				require.Equal(t, c.want, s.since())
 				require.Empty(t, f.timers.slots[0])
@@ -40,7 +40,7 @@ func TestConnectionLost_WhoComesBackInTimeIsNotSeenToGo(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
 		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
 		before := f.ServiceInfo(service("a"), naming.Filter{})
-		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")})
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, false)
 		pass(400 * ms)
 		require.NoError(t, f.Register(t.Context(), service("a"), "conn2", host("10.0.0.1")))
 		require.Same(t, before, f.ServiceInfo(service("a"), naming.Filter{}))
@@ -54,7 +54,7 @@ func TestConnectionLost_BatchGoesAsAWhole(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
 		require.NoError(t, f.RegisterBatch(t.Context(), service("a"), "conn", []*naming.Instance{host("10.0.0.1"), host("10.0.0.2")}))
 		s := tell(f, service("a"))
-		f.ConnectionLost("conn", []naming.ServiceKey{service("a")})
+		f.ConnectionLost("conn", []naming.ServiceKey{service("a")}, false)
 		pass(time.Minute)
 		require.Equal(t, []string{"500ms"}, s.since())
 	})

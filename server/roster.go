@@ -69,6 +69,16 @@ func (r *roster) get(node string) *wire.StateReply {
 	return r.states[node]
 }
 
+// fresh is get for a node that has answered lately; else nil.
+func (r *roster) fresh(node string) *wire.StateReply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at[node]) > rosterFresh {
+		return nil
+	}
+	return r.states[node]
+}
+
 // reached tells whether every node that is alive has answered lately: what they know
 // of clients has come through.
 func (r *roster) reached() bool {
@@ -140,7 +150,7 @@ func sameStanding(a, b *wire.StateReply) bool {
 	x, y := proto.CloneOf(a), proto.CloneOf(b)
 	for _, s := range []*wire.StateReply{x, y} {
 		s.Term, s.LastIndex, s.AppliedIndex, s.Leader, s.Role = 0, 0, 0, "", ""
-		s.Holdings, s.Ready = nil, false
+		s.Holdings, s.Ready, s.Connections = nil, false, 0
 		s.Stale, s.ReadOnly, s.Refused = false, "", ""
 	}
 	return proto.Equal(x, y)

@@ -126,7 +126,7 @@ func (g *gateway) move(port string) {
 	g.each(func(c *gated) {
 		if c.calls {
 			select {
-			case c.outCh <- wire.ConnectReset("127.0.0.1", g.seq.Add(1), ip, port):
+			case c.outCh <- wire.ConnectReset("127.0.0.1", g.seq.Add(1), "", ip, port):
 			case <-c.closeCh:
 			}
 		}

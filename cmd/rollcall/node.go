@@ -1,18 +1,20 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/client"
 	"rollcall/naming"
 )
 
 func newNode() *cobra.Command {
 	t := new(tool)
-	c := &cobra.Command{Use: "node", Short: "Look at the nodes, remove a dead one"}
+	c := &cobra.Command{Use: "node", Short: "Look at the nodes, drain one, take one out"}
 	t.flags(c)
 	c.AddCommand(&cobra.Command{
 		Use:   "list",
@@ -61,6 +63,40 @@ command after 72 hours, or when a healthy one has its name or address.`,
 			return nil
 		},
 	})
+	for _, command := range []struct {
+		use, short, long, done string
+		run                    func(context.Context, *client.Admin) error
+	}{
+		{
+			"drain", "Have the clients of the server that is asked go to other nodes",
+			"Have the clients of the server that is asked (--server) go to other nodes. It takes no\nnew ones until it is undrained or started again, and serves whoever is there.",
+			"draining", func(ctx context.Context, cl *client.Admin) error { return cl.Drain(ctx, true) },
+		},
+		{
+			"undrain", "Let clients come to the server that is asked again", "",
+			"takes clients", func(ctx context.Context, cl *client.Admin) error { return cl.Drain(ctx, false) },
+		},
+		{
+			"leave", "Take the node that is asked out for good",
+			"Take the node that is asked (--server) out for good: its clients go to other nodes, it\ncounts no more for a majority, and its process ends. Whatever starts processes again\nwhen they end has to be told first. Its data folder stays; started with it the node\njoins again.",
+			"leaving", func(ctx context.Context, cl *client.Admin) error { return cl.Leave(ctx) },
+		},
+	} {
+		c.AddCommand(&cobra.Command{
+			Use: command.use, Short: command.short, Long: command.long, Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error {
+				cl, err := t.client()
+				if err == nil {
+					err = command.run(c.Context(), cl)
+				}
+				if err != nil {
+					return err
+				}
+				c.Println(t.server, command.done)
+				return nil
+			},
+		})
+	}
 	return c
 }
 
@@ -73,10 +109,10 @@ func (t *tool) nodes(c *cobra.Command) ([]naming.NodeState, error) {
 }
 
 func nodeTable(w io.Writer, nodes []naming.NodeState) {
-	_, _ = fmt.Fprintln(w, "NODE\tADDRESS\tALIVE\tREADY\tROLE\tVOTER\tTERM\tINDEX\tLAG\tPERSISTENT\tINSTANCES\tDIFFERS\tVERSION")
+	_, _ = fmt.Fprintln(w, "NODE\tADDRESS\tALIVE\tREADY\tDRAINING\tROLE\tVOTER\tTERM\tINDEX\tLAG\tPERSISTENT\tINSTANCES\tDIFFERS\tCONNECTIONS\tVERSION")
 	for _, n := range nodes {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%t\t%t\t%s\t%t\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n",
-			n.Name, n.Address, n.Alive, n.Ready, n.Role, n.Voter, known(n, n.Term), known(n, n.LastIndex), known(n, n.Lag), persistence(n), n.Instances, n.Differs, n.Version)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%t\t%t\t%t\t%s\t%t\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n",
+			n.Name, n.Address, n.Alive, n.Ready, n.Draining, n.Role, n.Voter, known(n, n.Term), known(n, n.LastIndex), known(n, n.Lag), persistence(n), n.Instances, n.Differs, n.Connections, n.Version)
 	}
 	for _, n := range nodes {
 		for _, why := range []string{n.Refused, n.ReadOnly} {
@@ -117,6 +153,7 @@ func nodeLines(w io.Writer, n naming.NodeState) {
 	line("version", n.Version)
 	line("alive", n.Alive)
 	line("ready", n.Ready)
+	line("draining", n.Draining)
 	line("role", n.Role)
 	line("voter", n.Voter)
 	line("term", known(n, n.Term))
@@ -131,4 +168,5 @@ func nodeLines(w io.Writer, n naming.NodeState) {
 	}
 	line("ephemeral instances", n.Instances)
 	line("nodes that differ", n.Differs)
+	line("gRPC connections", n.Connections)
 }

@@ -36,8 +36,8 @@ func TestNodeTable_SaysWhatIsWrong(t *testing.T) {
 	})
 	require.NoError(t, w.Flush())
 	for _, want := range []string{
-		`n1 +false +false +follower +false +3 +7 +2 +refused`, `n2 .* read-only`, `n3 .* stale`,
-		`n4 +false +false +unknown +false +- +- +- +-`, `\(n1: another cluster\)`, `\(n2: disk full\)`,
+		`n1 +false +false +false +follower +false +3 +7 +2 +refused`, `n2 .* read-only`, `n3 .* stale`,
+		`n4 +false +false +false +unknown +false +- +- +- +-`, `\(n1: another cluster\)`, `\(n2: disk full\)`,
 	} {
 		require.Regexp(t, want, out.String())
 	}

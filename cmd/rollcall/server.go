@@ -20,7 +20,9 @@ func newServer() *cobra.Command {
 		Long: `Run a node of the registry. Without a flag it is a complete standalone node on
 embedded storage in ./rollcall-data: HTTP and UDP on port 8848, gRPC on 9848.
 
-SIGTERM and SIGINT stop it gracefully.`,
+SIGTERM and SIGINT stop it gracefully: its clients go to other nodes first. It stays a
+member and is expected back, unless --leave-on-stop is given; "rollcall node leave" takes
+it out for good.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(c.Flags())
@@ -50,6 +52,7 @@ func serve(ctx context.Context, cfg server.Config) error {
 	var failure error
 	select {
 	case <-ctx.Done():
+	case <-node.Left():
 	case failure = <-node.Failed():
 	}
 	log.Info("stopping", "within", cfg.ShutdownTimeout)

@@ -39,6 +39,8 @@ type conn struct {
 	naming     bool                      // the setup says that it registers and subscribes
 	subscriber *push.Subscriber          // nil before the setup, and unless naming
 	services   map[naming.ServiceKey]int // what the connection publishes in, with the number of publications, under way ones included
+	foreign    bool                      // not a client's: another server's
+	asksMove   time.Time                 // when the client was asked to go to another node; zero: it was not
 	closed     bool
 	reason     string // why the server closes it; empty: it does not
 	silence    *time.Timer
@@ -80,6 +82,7 @@ func (c *conn) register(setup *wire.ConnectionSetupRequest, agent push.Peer) {
 		return
 	}
 	c.registered = true
+	c.foreign = setup.Labels["source"] == "cluster"
 	// A setup without a module is one of a client that knows no modules.
 	module, named := setup.Labels["module"]
 	if c.naming = !named || module == wire.ModuleNaming; c.naming {
@@ -155,7 +158,7 @@ func (c *conn) settled(svc naming.ServiceKey) error {
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
-		c.server.registry.ConnectionLost(c.id, []naming.ServiceKey{svc})
+		c.server.registry.ConnectionLost(c.id, []naming.ServiceKey{svc}, false)
 		return errGone
 	}
 	return nil
@@ -226,7 +229,7 @@ func (c *conn) ended() {
 	if c.silence != nil {
 		c.silence.Stop()
 	}
-	subscriber := c.subscriber
+	subscriber, moved := c.subscriber, c.movingLocked()
 	services := make([]naming.ServiceKey, 0, len(c.services))
 	for svc := range c.services {
 		services = append(services, svc)
@@ -237,7 +240,7 @@ func (c *conn) ended() {
 	}
 	c.server.forget(c)
 	c.server.log.Debug("connection ended", "conn", c.id, "services", len(services))
-	c.server.registry.ConnectionLost(c.id, services)
+	c.server.registry.ConnectionLost(c.id, services, moved)
 }
 
 // stream serves BiRequestStream/requestBiStream. The goroutine that the library

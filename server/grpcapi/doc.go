@@ -10,6 +10,11 @@
 // if it does not answer. The server ends a connection by closing the transport,
 // never by an answer alone: some clients take a 301 for a sign of health.
 //
+// A client may be asked to go to another node (ConnectResetRequest). It opens a
+// connection there, then closes this one, then registers again; the Java client takes
+// up to 3 s for that, the Go client goes only to a server that is named, and the Python
+// and Rust clients do nothing: their transport has to be closed.
+//
 // # Goroutines
 //
 //   - the acceptor, started by [Server.Start] (the library's own go with it).

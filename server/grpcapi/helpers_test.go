@@ -121,8 +121,11 @@ func (r *registry) ServicePage(namespace, group string, no, size int64) (names [
 	return []string{"a", "b"}, 7
 }
 
-func (r *registry) ConnectionLost(publisher string, services []naming.ServiceKey) {
+func (r *registry) ConnectionLost(publisher string, services []naming.ServiceKey, moved bool) {
 	r.call("ConnectionLost %s %v", publisher, services)
+	if moved {
+		r.call("moved %s", publisher)
+	}
 }
 
 func (r *registry) Ready() error {

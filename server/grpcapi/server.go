@@ -29,7 +29,7 @@ type Registry interface {
 	Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error
 	ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.ServiceInfo
 	ServicePage(namespace, group string, no, size int64) (names []string, count int)
-	ConnectionLost(publisher string, services []naming.ServiceKey)
+	ConnectionLost(publisher string, services []naming.ServiceKey, moved bool)
 	Ready() error
 	Refusal(err error) wire.Refusal
 }
@@ -40,6 +40,7 @@ type Config struct {
 	Idle      time.Duration // silence after which a client is asked
 	Detect    time.Duration // time to answer
 	SetupWait time.Duration // how long a call waits for a setup on its way
+	MoveTime  time.Duration // how long a client that was asked to go elsewhere may take
 	Workers   uint32        // goroutines that serve calls; 0: one for each call
 }
 

@@ -174,6 +174,8 @@ func (r *registry) ChangeSwitch(_ context.Context, entry, value string) error {
 	return r.call("ChangeSwitch %s %q", entry, value)
 }
 
+func (r *registry) Wanted() error { return r.Ready() }
+
 func (r *registry) Ready() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

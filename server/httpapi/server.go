@@ -41,6 +41,7 @@ type Registry interface {
 	Switches() naming.Switches
 	ChangeSwitch(ctx context.Context, entry, value string) error
 	Ready() error
+	Wanted() error
 	Refusal(err error) wire.Refusal
 }
 
@@ -48,6 +49,12 @@ type Registry interface {
 type Backups interface {
 	Save(ctx context.Context, w io.Writer, stale bool) (naming.Backup, error)
 	Restore(ctx context.Context, r io.Reader, dryRun bool) (naming.Backup, naming.BackupChange, error)
+}
+
+// Life is how a node of several goes; the server documents it.
+type Life interface {
+	Drain(on bool) error
+	Leave() error
 }
 
 // Config of the front end.
@@ -58,6 +65,7 @@ type Config struct {
 	Backups         Backups
 	// RemoveNode takes a dead node out of Raft, by its name or its id.
 	RemoveNode func(ctx context.Context, node string) error
+	Life       func() (Life, error)
 	Version    string
 }
 
@@ -196,6 +204,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("DELETE /rollcall/v1/nodes/{node}", s.removeNode)
 	mux.HandleFunc("GET /rollcall/v1/snapshot", s.saveSnapshot)
 	mux.HandleFunc("POST /rollcall/v1/snapshot", s.restoreSnapshot)
+	mux.HandleFunc("POST /rollcall/v1/drain", s.live(func(l Life) error { return l.Drain(true) }))
+	mux.HandleFunc("DELETE /rollcall/v1/drain", s.live(func(l Life) error { return l.Drain(false) }))
+	mux.HandleFunc("POST /rollcall/v1/leave", s.live(Life.Leave))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text("ok\n").write(w) })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.cfg.Metrics)
@@ -289,11 +300,27 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
-	if err := s.registry.Ready(); err != nil {
+	if err := s.registry.Wanted(); err != nil {
 		answer{http.StatusServiceUnavailable, plainText, []byte(err.Error() + "\n")}.write(w)
 		return
 	}
 	text("ok\n").write(w)
+}
+
+// live serves a request of an operator about the life of this node. The answer comes
+// before what it begins is done.
+func (s *Server) live(begin func(Life) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		l, err := s.cfg.Life()
+		if err == nil {
+			err = begin(l)
+		}
+		if err != nil {
+			answer{http.StatusConflict, plainText, []byte(err.Error() + "\n")}.write(w)
+			return
+		}
+		text("ok\n").write(w)
+	}
 }
 
 // nodes tells what this node knows of all nodes.

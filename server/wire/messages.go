@@ -261,14 +261,15 @@ func ClientDetection(serverIP string, seq uint64) *Payload {
 	return &Payload{Type: TypeClientDetection, ClientIP: serverIP, Body: [][]byte{append(b, `","module":"internal"}`...)}}
 }
 
-// ConnectReset asks a client to connect to another server: ip and main port; both
-// empty mean any other.
-func ConnectReset(serverIP string, seq uint64, ip, port string) *Payload {
+// ConnectReset asks the client of a connection to connect to another server: ip and
+// main port; both empty mean any other.
+func ConnectReset(serverIP string, seq uint64, connectionID, ip, port string) *Payload {
 	b := strconv.AppendUint([]byte(`{"headers":{},"requestId":"`), seq, 10)
 	b = append(b, '"')
 	if ip != "" {
 		b = AppendString(append(b, `,"serverIp":`...), ip)
 		b = AppendString(append(b, `,"serverPort":`...), port)
+		b = AppendString(append(b, `,"connectionId":`...), connectionID)
 	}
 	return &Payload{Type: TypeConnectReset, ClientIP: serverIP, Body: [][]byte{append(b, `,"module":"internal"}`...)}}
 }

@@ -30,8 +30,8 @@ func TestAnswers(t *testing.T) {
 		"empty list":          {wire.ListAnswer(0, nil), "ServiceListResponse", `{"resultCode":200,"errorCode":0,"count":0,"serviceNames":[],"success":true}`, ""},
 		"push":                {wire.NotifySubscriber("10.0.0.1", 7, info), "NotifySubscriberRequest", `{"headers":{},"requestId":"7","serviceInfo":` + shown + `,"module":"naming"}`, "10.0.0.1"},
 		"detection":           {wire.ClientDetection("10.0.0.1", 17), "ClientDetectionRequest", `{"headers":{},"requestId":"17","module":"internal"}`, "10.0.0.1"},
-		"reset":               {wire.ConnectReset("10.0.0.1", 9, "", ""), "ConnectResetRequest", `{"headers":{},"requestId":"9","module":"internal"}`, "10.0.0.1"},
-		"reset to a server":   {wire.ConnectReset("10.0.0.1", 9, "10.0.0.2", "8848"), "ConnectResetRequest", `{"headers":{},"requestId":"9","serverIp":"10.0.0.2","serverPort":"8848","module":"internal"}`, "10.0.0.1"},
+		"reset":               {wire.ConnectReset("10.0.0.1", 9, "c1", "", ""), "ConnectResetRequest", `{"headers":{},"requestId":"9","module":"internal"}`, "10.0.0.1"},
+		"reset to a server":   {wire.ConnectReset("10.0.0.1", 9, "c1", "10.0.0.2", "8848"), "ConnectResetRequest", `{"headers":{},"requestId":"9","serverIp":"10.0.0.2","serverPort":"8848","connectionId":"c1","module":"internal"}`, "10.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.typ, c.payload.Type)

@@ -356,6 +356,7 @@ type StateReply struct {
 	Stale         bool                   `protobuf:"varint,16,opt,name=stale,proto3" json:"stale,omitempty"`                      // persistent data is as it was before the start
 	ReadOnly      string                 `protobuf:"bytes,17,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // why the disk takes no persistent data; empty when it does
 	Refused       string                 `protobuf:"bytes,18,opt,name=refused,proto3" json:"refused,omitempty"`                   // why the node takes no part in persistent data; empty when it does
+	Connections   int32                  `protobuf:"varint,19,opt,name=connections,proto3" json:"connections,omitempty"`          // of clients over gRPC that stay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +515,13 @@ func (x *StateReply) GetRefused() string {
 		return x.Refused
 	}
 	return ""
+}
+
+func (x *StateReply) GetConnections() int32 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
 }
 
 // RegisterRequest asks the node that owns a client over HTTP to register its
@@ -1514,7 +1522,7 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"last_index\x18\x02 \x01(\x04R\tlastIndex\x12\x1d\n" +
 	"\n" +
 	"contact_ms\x18\x03 \x01(\x12R\tcontactMs\"\x0e\n" +
-	"\fStateRequest\"\xf3\x03\n" +
+	"\fStateRequest\"\x95\x04\n" +
 	"\n" +
 	"StateReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
@@ -1536,7 +1544,8 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\x05ready\x18\x0f \x01(\bR\x05ready\x12\x14\n" +
 	"\x05stale\x18\x10 \x01(\bR\x05stale\x12\x1b\n" +
 	"\tread_only\x18\x11 \x01(\tR\breadOnly\x12\x18\n" +
-	"\arefused\x18\x12 \x01(\tR\arefused\"\xa4\x01\n" +
+	"\arefused\x18\x12 \x01(\tR\arefused\x12 \n" +
+	"\vconnections\x18\x13 \x01(\x05R\vconnections\"\xa4\x01\n" +
 	"\x0fRegisterRequest\x127\n" +
 	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12:\n" +

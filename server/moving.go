@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/consistency"
+	"rollcall/naming"
+)
+
+// moving are connections that ended because this node had asked their clients to go
+// elsewhere, or is about to stop. What they published stays listed until the client is
+// back, on this node or another one, or until its time is over.
+type moving struct {
+	mu       sync.Mutex
+	services map[naming.ServiceKey]map[string]time.Time // by service, then publisher: when its time is over
+	planned  bool                                       // a look is
+}
+
+// movingEvery is the time between two looks at who is back.
+const movingEvery = 200 * time.Millisecond
+
+// add takes a connection that has ended.
+func (m *moving) add(r *Registry, publisher string, services []naming.ServiceKey) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, svc := range services {
+		if m.services[svc] == nil {
+			m.services[svc] = make(map[string]time.Time)
+		}
+		m.services[svc][publisher] = now.Add(max(r.cfg.MoveLinger, r.cfg.Linger))
+	}
+	if !m.planned {
+		m.planned = true
+		r.timers.at(now.Add(movingEvery), taskFunc(r.lookAtMoving))
+	}
+}
+
+// lookAtMoving removes what clients that are back elsewhere, or whose time is over, have
+// published over their former connections. Only it takes them out of the list.
+func (r *Registry) lookAtMoving(now time.Time) {
+	m := &r.moving
+	m.mu.Lock()
+	waiting := make(map[naming.ServiceKey]map[string]time.Time, len(m.services))
+	for svc, publishers := range m.services {
+		waiting[svc] = maps.Clone(publishers)
+	}
+	m.mu.Unlock()
+	for svc, publishers := range waiting {
+		s, _ := r.router.Service(svc)
+		shown := make(map[*naming.Instance]bool, len(s.Instances))
+		for _, i := range s.Instances {
+			shown[i] = true
+		}
+		for publisher, end := range publishers {
+			had := r.router.Store(true).Published(svc, publisher)
+			seen := slices.ContainsFunc(had, func(i *naming.Instance) bool { return shown[i] })
+			if seen && (now.Before(end) || r.stopping.Load()) { // who is not back in time, the other nodes decide about
+				continue
+			}
+			r.withdraw(svc, publisher, had)
+			m.remove(svc, publisher)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.planned = len(m.services) > 0; m.planned {
+		r.timers.at(now.Add(movingEvery), taskFunc(r.lookAtMoving))
+	}
+}
+
+func (m *moving) remove(svc naming.ServiceKey, publisher string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if delete(m.services[svc], publisher); len(m.services[svc]) == 0 {
+		delete(m.services, svc)
+	}
+}
+
+// withdraw removes what the publisher of a connection that has ended had in a service.
+func (r *Registry) withdraw(svc naming.ServiceKey, publisher string, had []*naming.Instance) {
+	ctx := consistency.WithInferred(context.Background())
+	err := r.router.Publish(ctx, true, consistency.Publication{Service: svc, Publisher: publisher})
+	if err != nil {
+		r.log.Debug("remove after lost connection", "conn", publisher, "service", svc.String(), "err", err)
+	}
+	r.lost(svc, had, nil)
+}

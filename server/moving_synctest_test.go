@@ -1,0 +1,86 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rollcall/naming"
+)
+
+func TestMoving_StaysUntilItsTimeIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
+		pass(9900 * ms)
+		require.Equal(t, []string{"10.0.0.1"}, f.hosts(service("a")))
+		pass(400 * ms)
+		require.Empty(t, f.hosts(service("a")))
+		require.Empty(t, f.moving.services)
+	})
+}
+
+// A client that is back is not seen to go, and what it published before does not outlive
+// what it says next.
+func TestMoving_BackElsewhere(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
+		before := f.ServiceInfo(service("a"), naming.Filter{})
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
+		pass(3 * time.Second)
+		require.NoError(t, f.Register(t.Context(), service("a"), "elsewhere", host("10.0.0.1")))
+		pass(300 * ms)
+		require.Same(t, before, f.ServiceInfo(service("a"), naming.Filter{}))
+		require.Empty(t, f.router.Store(true).Published(service("a"), "conn1"))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "elsewhere", true, "10.0.0.1", 80))
+		require.Empty(t, f.hosts(service("a")))
+	})
+}
+
+func TestMoving_BatchIsBackAsAWhole(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		require.NoError(t, f.RegisterBatch(t.Context(), service("a"), "conn1", []*naming.Instance{host("10.0.0.1"), host("10.0.0.2")}))
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
+		require.NoError(t, f.Register(t.Context(), service("a"), "elsewhere", host("10.0.0.1")))
+		pass(time.Second)
+		require.Len(t, f.router.Store(true).Published(service("a"), "conn1"), 2)
+		require.NoError(t, f.RegisterBatch(t.Context(), service("a"), "elsewhere", []*naming.Instance{host("10.0.0.1"), host("10.0.0.2")}))
+		pass(time.Second)
+		require.Empty(t, f.router.Store(true).Published(service("a"), "conn1"))
+		require.Equal(t, []string{"10.0.0.1", "10.0.0.2"}, f.hosts(service("a")))
+	})
+}
+
+// While a node is drained, every connection that ends counts as one that moves.
+func TestMoving_DrainedNode(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		require.NoError(t, f.Wanted())
+		f.draining.Store(true)
+		require.Error(t, f.Wanted())
+		require.NoError(t, f.Ready(), "who is there is served")
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, false)
+		pass(9 * time.Second)
+		require.Equal(t, []string{"10.0.0.1"}, f.hosts(service("a")))
+		pass(2 * time.Second)
+		require.Empty(t, f.hosts(service("a")))
+	})
+}
+
+// A node that stops decides about nobody who is not back: the other nodes wait.
+func TestMoving_StoppingNode(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn2", host("10.0.0.2")))
+		f.stopping.Store(true)
+		for _, conn := range []string{"conn1", "conn2"} {
+			f.ConnectionLost(conn, []naming.ServiceKey{service("a")}, false)
+		}
+		require.NoError(t, f.Register(t.Context(), service("a"), "elsewhere", host("10.0.0.1")))
+		pass(time.Minute)
+		require.Empty(t, f.router.Store(true).Published(service("a"), "conn1"))
+		require.NotEmpty(t, f.router.Store(true).Published(service("a"), "conn2"))
+		require.Equal(t, []string{"10.0.0.1", "10.0.0.2"}, f.hosts(service("a")))
+	})
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// spread has clients over gRPC go to other nodes: all of them while this node is
+// drained, and some when it has notably more than its share, because another node has
+// come or come back.
+type spread struct {
+	clients  clients
+	places   func() []place // the other nodes that clients may go to, as they are now
+	draining func() bool
+	rate     int // clients asked in a second; 0: only those of a drained node
+
+	done chan struct{}
+	once sync.Once
+	wg   sync.WaitGroup
+
+	uneven int // looks in a row that found this node to have too many
+	moving bool
+}
+
+// clients is the part of the gRPC front end that knows them.
+type clients interface {
+	Present() int
+	Staying() int
+	Move(n int, to func() (ip string, port int)) int
+	Expel(ago time.Duration) int
+}
+
+// place is a node that clients may go to.
+type place struct {
+	ip          string
+	port        int // of HTTP, by which clients know it
+	connections int
+}
+
+const (
+	spreadEvery = time.Second
+	drainEvery  = 100 * time.Millisecond
+	drainRate   = 100 // clients that a drained node asks in a second at least
+	// goTime is how long a client may take to open its connection elsewhere. One that
+	// does not know the request is thrown out then.
+	goTime = 3 * time.Second
+	// A node has too many clients when they are more than its share by this factor and
+	// number, for so many looks in a row. It goes on until it has its share.
+	unevenFactor = 1.2
+	unevenMost   = 10
+	unevenLooks  = 5
+)
+
+func newSpread(c clients, places func() []place, draining func() bool, rate int) *spread {
+	return &spread{clients: c, places: places, draining: draining, rate: rate, done: make(chan struct{})}
+}
+
+func (s *spread) start() error {
+	s.wg.Go(s.run)
+	return nil
+}
+
+// stop ends the goroutine.
+func (s *spread) stop() {
+	s.once.Do(func() { close(s.done) })
+	s.wg.Wait()
+}
+
+// run is the goroutine of spread.
+func (s *spread) run() {
+	look := time.NewTicker(spreadEvery)
+	defer look.Stop()
+	drain := time.NewTicker(drainEvery)
+	defer drain.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-drain.C:
+			if s.draining() {
+				s.drain(max(s.rate, drainRate) / int(time.Second/drainEvery))
+			}
+		case <-look.C:
+			if !s.draining() && s.rate > 0 {
+				s.clients.Move(s.surplus(), toFewest(s.places()))
+			}
+		}
+	}
+}
+
+// surplus returns how many clients are to be asked to go in this second.
+func (s *spread) surplus() int {
+	places := s.places()
+	own := s.clients.Staying()
+	all := own
+	for _, p := range places {
+		all += p.connections
+	}
+	share := float64(all) / float64(len(places)+1)
+	over := int(float64(own) - share)
+	if len(places) == 0 || over <= 0 {
+		s.uneven, s.moving = 0, false
+		return 0
+	}
+	if !s.moving {
+		if float64(own) <= share*unevenFactor+unevenMost {
+			s.uneven = 0
+			return 0
+		}
+		if s.uneven++; s.uneven < unevenLooks {
+			return 0
+		}
+		s.moving = true
+	}
+	return min(over, s.rate)
+}
+
+// drain asks up to n clients to go, throws out those that were asked and have not gone,
+// and tells whether none is left or no node could take them.
+func (s *spread) drain(n int) (over bool) {
+	places := s.places()
+	if len(places) == 0 {
+		return true
+	}
+	s.clients.Move(n, toFewest(places))
+	s.clients.Expel(goTime)
+	return s.clients.Present() == 0
+}
+
+// empty has all clients go. It asks them one part after the other, in the time given,
+// and returns when they are gone, when no node could take them, or when ctx ends.
+func (s *spread) empty(ctx context.Context, within time.Duration) {
+	slice := max(drainRate/10, s.clients.Present()/max(1, int(within/drainEvery)))
+	ticker := time.NewTicker(drainEvery)
+	defer ticker.Stop()
+	for !s.drain(slice) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// toFewest returns a function that names the place with the fewest clients, those that it
+// has named before included.
+func toFewest(places []place) func() (ip string, port int) {
+	return func() (string, int) {
+		if len(places) == 0 {
+			return "", 0
+		}
+		fewest := &places[0]
+		for k := range places {
+			if places[k].connections < fewest.connections {
+				fewest = &places[k]
+			}
+		}
+		fewest.connections++
+		return fewest.ip, fewest.port
+	}
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crowd are clients that go when they are asked, but for the deaf ones.
+type crowd struct {
+	present, deaf, going int
+	moved                map[string]int // by the place that they went to
+	expelled             int
+}
+
+func (c *crowd) Present() int { return c.present + c.deaf + c.going }
+
+func (c *crowd) Staying() int { return c.present + c.deaf }
+
+func (c *crowd) Move(n int, to func() (string, int)) int {
+	n = min(n, c.present)
+	for range n {
+		ip, _ := to()
+		c.moved[ip]++
+	}
+	c.present -= n
+	if c.present == 0 {
+		c.going, c.deaf = c.going+c.deaf, 0
+	}
+	return n
+}
+
+func (c *crowd) Expel(time.Duration) int {
+	c.expelled += c.going
+	n := c.going
+	c.going = 0
+	return n
+}
+
+func spreadOver(c *crowd, connections ...int) *spread {
+	c.moved = make(map[string]int)
+	return newSpread(c, func() []place {
+		var out []place
+		for k, n := range connections {
+			out = append(out, place{ip: string(rune('a' + k)), connections: n})
+		}
+		return out
+	}, func() bool { return false }, 100)
+}
+
+func TestSpread_Surplus(t *testing.T) {
+	for name, x := range map[string]struct {
+		own    int
+		others []int
+		want   []int // of the looks, one after the other
+	}{
+		"even":                 {100, []int{100, 100}, []int{0, 0, 0, 0, 0, 0}},
+		"a little more":        {110, []int{100, 100}, []int{0, 0, 0, 0, 0, 0}},
+		"few":                  {10, []int{0, 0}, []int{0, 0, 0, 0, 0, 0}},
+		"less":                 {0, []int{100, 100}, []int{0, 0, 0, 0, 0, 0}},
+		"alone":                {1000, nil, []int{0, 0, 0, 0, 0, 0}},
+		"notably more":         {300, []int{300, 0}, []int{0, 0, 0, 0, 100, 0, 0}},
+		"far more than a rate": {3000, []int{0, 0}, []int{0, 0, 0, 0, 100, 100, 100}},
+	} {
+		c := &crowd{present: x.own}
+		s := spreadOver(c, x.others...)
+		for look, want := range x.want {
+			if n := s.surplus(); want == 0 {
+				require.LessOrEqual(t, n, 1, "%s: look %d", name, look)
+			} else {
+				require.Equal(t, want, n, "%s: look %d", name, look)
+				if x.others[0] == x.own { // the others get what goes
+					x.others[1] += 2 * n
+					x.others[0] -= n
+				}
+				c.present -= n
+				x.own -= n
+			}
+		}
+	}
+}
+
+func TestSpread_ToWhoHasTheFewest(t *testing.T) {
+	c := &crowd{present: 90}
+	s := spreadOver(c, 40, 10)
+	require.Equal(t, 90, c.Move(90, toFewest(s.places())))
+	require.Equal(t, map[string]int{"a": 30, "b": 60}, c.moved)
+}
+
+func TestSpread_EmptiesInSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{present: 2000, deaf: 3}
+		s := spreadOver(c, 0, 0)
+		began := time.Now()
+		s.empty(context.Background(), 2*time.Second)
+		require.InDelta(t, 2*time.Second, time.Since(began), float64(200*ms))
+		require.Zero(t, c.Present())
+		require.Equal(t, 3, c.expelled)
+		require.Equal(t, map[string]int{"a": 1000, "b": 1000}, c.moved)
+	})
+}
+
+func TestSpread_NobodyTakesThem(t *testing.T) {
+	c := &crowd{present: 2000}
+	s := spreadOver(c)
+	s.empty(t.Context(), 2*time.Second)
+	require.Equal(t, 2000, c.Present())
+}
