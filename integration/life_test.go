@@ -214,7 +214,7 @@ func TestLife_FullStopAndStart(t *testing.T) {
 	f.Complete(t, 20*time.Second, c.Nodes...)
 	w.stop()
 	took := c.StopAll(t)
-	require.Less(t, took, 15*time.Second)
+	require.Less(t, took, 10*time.Second)
 	began := time.Now()
 	c.StartAll(t)
 	t.Logf("stopped in %v, ready again after %v", took, time.Since(began))

@@ -16,12 +16,24 @@ import (
 // back, on this node or another one, or until its time is over.
 type moving struct {
 	mu       sync.Mutex
-	services map[naming.ServiceKey]map[string]time.Time // by service, then publisher: when its time is over
-	planned  bool                                       // a look is
+	services map[naming.ServiceKey]map[string]*absence // by service, then publisher
+	planned  bool                                      // a look is
 }
 
-// movingEvery is the time between two looks at who is back.
-const movingEvery = 200 * time.Millisecond
+// absence is that of the client of one connection. Only looks change it.
+type absence struct {
+	end  time.Time // when its time is over
+	back time.Time // when it was first seen to be back; zero: it was not
+}
+
+const (
+	// movingEvery is the time between two looks at who is back.
+	movingEvery = 200 * time.Millisecond
+	// spreadTime is how long news of a registration may take to reach all nodes. The
+	// former one is withdrawn after that: on a node that heard of this first, the
+	// instance would be gone for a moment.
+	spreadTime = time.Second
+)
 
 // add takes a connection that has ended.
 func (m *moving) add(r *Registry, publisher string, services []naming.ServiceKey) {
@@ -30,9 +42,9 @@ func (m *moving) add(r *Registry, publisher string, services []naming.ServiceKey
 	defer m.mu.Unlock()
 	for _, svc := range services {
 		if m.services[svc] == nil {
-			m.services[svc] = make(map[string]time.Time)
+			m.services[svc] = make(map[string]*absence)
 		}
-		m.services[svc][publisher] = now.Add(max(r.cfg.MoveLinger, r.cfg.Linger))
+		m.services[svc][publisher] = &absence{end: now.Add(max(r.cfg.MoveLinger, r.cfg.Linger))}
 	}
 	if !m.planned {
 		m.planned = true
@@ -45,7 +57,7 @@ func (m *moving) add(r *Registry, publisher string, services []naming.ServiceKey
 func (r *Registry) lookAtMoving(now time.Time) {
 	m := &r.moving
 	m.mu.Lock()
-	waiting := make(map[naming.ServiceKey]map[string]time.Time, len(m.services))
+	waiting := make(map[naming.ServiceKey]map[string]*absence, len(m.services))
 	for svc, publishers := range m.services {
 		waiting[svc] = maps.Clone(publishers)
 	}
@@ -56,12 +68,19 @@ func (r *Registry) lookAtMoving(now time.Time) {
 		for _, i := range s.Instances {
 			shown[i] = true
 		}
-		for publisher, end := range publishers {
+		for publisher, a := range publishers {
 			had := r.router.Store(true).Published(svc, publisher)
 			seen := slices.ContainsFunc(had, func(i *naming.Instance) bool { return shown[i] })
-			if seen && (now.Before(end) || r.stopping.Load()) { // who is not back in time, the other nodes decide about
+			if !seen && a.back.IsZero() {
+				a.back = now
+			}
+			switch {
+			case a.back.IsZero() && (now.Before(a.end) || r.stopping.Load()): // who is not back in time, the other nodes decide about
+				continue
+			case !seen && now.Before(a.back.Add(spreadTime)):
 				continue
 			}
+			// Seen again, it was back and has said that it goes.
 			r.withdraw(svc, publisher, had)
 			m.remove(svc, publisher)
 		}

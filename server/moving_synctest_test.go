@@ -30,10 +30,24 @@ func TestMoving_BackElsewhere(t *testing.T) {
 		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
 		pass(3 * time.Second)
 		require.NoError(t, f.Register(t.Context(), service("a"), "elsewhere", host("10.0.0.1")))
-		pass(300 * ms)
+		pass(time.Second)
+		require.NotEmpty(t, f.router.Store(true).Published(service("a"), "conn1"), "another node may not know yet")
+		pass(500 * ms)
 		require.Same(t, before, f.ServiceInfo(service("a"), naming.Filter{}))
 		require.Empty(t, f.router.Store(true).Published(service("a"), "conn1"))
 		require.NoError(t, f.Deregister(t.Context(), service("a"), "elsewhere", true, "10.0.0.1", 80))
+		require.Empty(t, f.hosts(service("a")))
+	})
+}
+
+func TestMoving_BackElsewhereAndGone(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
+		require.NoError(t, f.Register(t.Context(), service("a"), "elsewhere", host("10.0.0.1")))
+		pass(400 * ms)
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "elsewhere", true, "10.0.0.1", 80))
+		pass(300 * ms)
 		require.Empty(t, f.hosts(service("a")))
 	})
 }
@@ -46,7 +60,7 @@ func TestMoving_BatchIsBackAsAWhole(t *testing.T) {
 		pass(time.Second)
 		require.Len(t, f.router.Store(true).Published(service("a"), "conn1"), 2)
 		require.NoError(t, f.RegisterBatch(t.Context(), service("a"), "elsewhere", []*naming.Instance{host("10.0.0.1"), host("10.0.0.2")}))
-		pass(time.Second)
+		pass(2 * time.Second)
 		require.Empty(t, f.router.Store(true).Published(service("a"), "conn1"))
 		require.Equal(t, []string{"10.0.0.1", "10.0.0.2"}, f.hosts(service("a")))
 	})

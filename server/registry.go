@@ -78,7 +78,7 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 	r.ids.Store(uint64(time.Now().UnixMilli()) << 12)
 	r.empty.since = make(map[naming.ServiceKey]time.Time)
 	r.absent.since = make(map[overrideKey]time.Time)
-	r.moving.services = make(map[naming.ServiceKey]map[string]time.Time)
+	r.moving.services = make(map[naming.ServiceKey]map[string]*absence)
 	r.recent.byKey = make(map[overrideKey]*naming.Instance)
 	r.absent.planned = make(map[naming.ServiceKey]struct{})
 	r.views = newViews(router.Service, func(k naming.ServiceKey) bool { return r.watched(k) }, cfg.CacheTime.Milliseconds())
