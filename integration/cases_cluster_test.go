@@ -20,7 +20,7 @@ import (
 // a process cannot be set from outside.
 
 func TestC099_BeatsSprayedOverThreeNodes(t *testing.T) {
-	t.Parallel()
+	long(t)
 	c := StartCluster(t, 3)
 	s := newService(t)
 	instance := s.Params().With(Params{
@@ -85,7 +85,7 @@ func TestC139_DeadPeerDelaysNobody(t *testing.T) {
 }
 
 func TestC141_FullRestart(t *testing.T) {
-	t.Parallel()
+	long(t)
 	c := StartCluster(t, 3)
 	f := StartFleet(t, c.Nodes)
 	f.PublishAll([]string{"a", "b", "c", "d", "e"}, 200, c.Nodes...)
@@ -129,7 +129,7 @@ func TestC145_SameNameOtherAddress(t *testing.T) {
 }
 
 func TestC147_LostMessagesExpireNobody(t *testing.T) {
-	t.Parallel()
+	long(t)
 	network := StartNetwork(t)
 	c := StartCluster(t, 3, network.On())
 	s := newService(t)
@@ -173,7 +173,7 @@ func TestC151_MemberMarkedDown(t *testing.T) {
 }
 
 func TestC153_Growing(t *testing.T) {
-	t.Parallel()
+	long(t)
 	c := StartCluster(t, 3)
 	f := StartFleet(t, c.Nodes)
 	services := fleetServices(f, 30, 60, c.Nodes...)
@@ -222,7 +222,7 @@ func TestC155_MoreThanAMessageHolds(t *testing.T) {
 }
 
 func TestC157_RegistrationStorm(t *testing.T) {
-	t.Parallel()
+	long(t)
 	c := StartCluster(t, 3)
 	f := StartFleet(t, c.Nodes)
 	f.Beat("storm", 1000)

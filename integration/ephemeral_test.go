@@ -46,7 +46,7 @@ func TestEphemeral_WrittenOnOneReadOnAll(t *testing.T) {
 }
 
 func TestEphemeral_KilledNodeIsNotSeen(t *testing.T) {
-	t.Parallel()
+	long(t)
 	c := StartCluster(t, 3)
 	f := StartFleet(t, c.Nodes)
 	f.Redo = 15 * time.Second // some are back long after the node is known to be dead
@@ -60,7 +60,7 @@ func TestEphemeral_KilledNodeIsNotSeen(t *testing.T) {
 }
 
 func TestEphemeral_PausedNodeIsNotSeen(t *testing.T) {
-	t.Parallel()
+	long(t)
 	c := StartCluster(t, 3)
 	f := StartFleet(t, c.Nodes)
 	services := fleetServices(f, 300, 90, c.Nodes...)
@@ -76,7 +76,7 @@ func TestEphemeral_PausedNodeIsNotSeen(t *testing.T) {
 }
 
 func TestEphemeral_RollingRestartIsNotSeen(t *testing.T) {
-	t.Parallel()
+	long(t)
 	c := StartCluster(t, 3)
 	f := StartFleet(t, c.Nodes)
 	services := fleetServices(f, 300, 90, c.Nodes...)
@@ -92,7 +92,7 @@ func TestEphemeral_RollingRestartIsNotSeen(t *testing.T) {
 }
 
 func TestEphemeral_PartitionHeals(t *testing.T) {
-	t.Parallel()
+	long(t)
 	network := StartNetwork(t)
 	c := StartCluster(t, 3, network.On())
 	f := StartFleet(t, c.Nodes)
@@ -116,7 +116,7 @@ func TestEphemeral_PartitionHeals(t *testing.T) {
 }
 
 func TestEphemeral_WhatDiesWithItsNodeGoes(t *testing.T) {
-	t.Parallel()
+	long(t)
 	const grace = 5 * time.Second
 	c := StartCluster(t, 3, WithArgs("--grace", grace.String()))
 	f := StartFleet(t, c.Nodes)
