@@ -24,10 +24,21 @@ import (
 // BenchmarkCluster_Propagation measures the time from a registration at one node,
 // before it is sent, to the push at a subscriber of another one.
 func BenchmarkCluster_Propagation(b *testing.B) {
-	for _, rate := range []int{0, 1000} {
-		b.Run(fmt.Sprintf("besides %d changes per s", rate), func(b *testing.B) {
+	for _, x := range []struct {
+		name   string
+		rate   int
+		frozen bool
+	}{
+		{name: "at rest"},
+		{name: "besides 1,000 changes per s", rate: 1000},
+		{name: "besides 1,000 changes per s, the third node frozen", rate: 1000, frozen: true},
+	} {
+		b.Run(x.name, func(b *testing.B) {
 			c := StartCluster(b, 3)
-			stop := churn(b, c.Nodes[0], rate)
+			if x.frozen {
+				c.Nodes[2].Pause(b)
+			}
+			stop := churn(b, c.Nodes[0], x.rate)
 			defer stop()
 			sub := Connect(b, c.Nodes[1].GRPCAddr())
 			client := Connect(b, c.Nodes[0].GRPCAddr())
