@@ -73,6 +73,7 @@ func TestDisk_CloseWhileNothingCanBeWritten(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	cfg.faults = disk.fault
 	s := ready(t, start(t, cfg))
+	require.Eventually(t, func() bool { return *s.storedCluster.Load() != "" }, wait, tick, "a write of its own is under way")
 	disk.set("write")
 	require.Error(t, s.Publish(t.Context(), publication(service(1), host(1))))
 	require.Eventually(t, func() bool { return s.raft.State() != raft.Leader }, wait, tick)

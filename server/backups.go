@@ -46,7 +46,11 @@ const (
 // was written.
 func (b *backups) Save(ctx context.Context, w io.Writer, stale bool) (naming.Backup, error) {
 	if !stale {
-		if err := b.store.WaitConsistent(ctx); err != nil {
+		err := b.store.WaitConsistent(ctx)
+		if errors.Is(err, consistency.ErrNoLeader) {
+			err = fmt.Errorf("%w; with stale=true this node gives what it has", err)
+		}
+		if err != nil {
 			return naming.Backup{}, err
 		}
 	}

@@ -140,6 +140,7 @@ func TestBackups_WithoutALeader(t *testing.T) {
 	var out bytes.Buffer
 	_, err := b.Save(t.Context(), &out, false)
 	require.ErrorIs(t, err, consistency.ErrNoLeader)
+	require.ErrorContains(t, err, "stale=true")
 	require.Empty(t, out.String())
 	_, err = b.Save(t.Context(), &out, true)
 	require.NoError(t, err)
