@@ -14,6 +14,8 @@ TESTTIMEOUT ?= 10m
 BENCHTIME ?= 1s
 BENCH ?= .
 FUZZTIME ?= 1m
+CHAOS ?= 10m
+SEED ?=
 # Arguments of the server that `make run` starts.
 ARGS ?=
 
@@ -89,9 +91,16 @@ race: ## the same under the race detector, the processes that integration starts
 	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
 	cd integration && ROLLCALL_RACE=1 CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
 
+# Each story has several processes and hundreds of clients of its own.
 .PHONY: test-cluster
-test-cluster: build ## the tests that kill and restart nodes, against the static binary
-	cd integration && ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) -tags cluster -run 'TestCluster|Kill|Restart' ./...
+test-cluster: build ## the stories of several nodes, the long ones too, against the static binary
+	cd integration && ROLLCALL_TEST_CLUSTER=1 ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -parallel 6 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) \
+	  -run '^Test(Cluster|Ephemeral|Persistent|Life|Fault|Rolling)_' .
+
+.PHONY: test-chaos
+test-chaos: build ## faults by chance for CHAOS (10m), under clients; SEED=n repeats the choices of a run
+	cd integration && ROLLCALL_TEST_CHAOS=$(CHAOS) ROLLCALL_TEST_SEED=$(SEED) ROLLCALL_BINARY=$(CURDIR)/bin/rollcall \
+	  $(GO) test -count=1 -v -timeout 0 -run '^TestChaos$$' .
 
 .PHONY: test-compose
 test-compose: build ## the image and the compose file, driven from outside (needs a container engine)

@@ -54,8 +54,13 @@ func StartCluster(tb testing.TB, n int, options ...Option) *Cluster {
 func (c *Cluster) introduce(expect int) {
 	var gossip []string
 	for _, node := range c.Nodes {
-		gossip = append(gossip, net.JoinHostPort(node.host, strconv.Itoa(node.port-1001)))
+		host := node.host
+		if node.joins != "" {
+			host = node.joins
+		}
+		gossip = append(gossip, net.JoinHostPort(host, strconv.Itoa(node.port-1001)))
 	}
+	gossip = slices.Compact(gossip)
 	for k, node := range c.Nodes {
 		if node.name != "" {
 			continue

@@ -2,14 +2,17 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,6 +25,7 @@ type Network struct {
 	third int    // of the addresses 10.213.third.n
 
 	mu    sync.Mutex
+	name  string           // of all nodes together; empty: there is none
 	hosts map[*Node]string // namespace
 	next  int
 }
@@ -49,6 +53,7 @@ func StartNetwork(tb testing.TB) *Network {
 		defer n.mu.Unlock()
 		for _, ns := range n.hosts {
 			_ = run("ip", "netns", "del", ns)
+			_ = os.RemoveAll(filepath.Join("/etc/netns", ns))
 		}
 		_ = run("ip", "netns", "del", hub)
 	})
@@ -109,6 +114,49 @@ func (n *Network) On() Option {
 	}
 }
 
+// Named lets all nodes of the network find each other by one name, in place of their
+// addresses: it stands for all of them, as that of a headless service does.
+func (n *Network) Named(name string) Option {
+	return func(node *Node) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.name, node.joins = name, name
+		node.port = 8848 // one for all: the name has none of its own
+		ns := node.netns
+		prepare := node.prepare
+		node.prepare = func() error {
+			// What is in that folder is laid over /etc in the namespace.
+			if err := os.MkdirAll(filepath.Join("/etc/netns", ns), 0o755); err != nil {
+				return err
+			}
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if err := n.writeHostsLocked(); err != nil {
+				return err
+			}
+			return prepare()
+		}
+	}
+}
+
+// writeHostsLocked tells all namespaces where the nodes are. The files stay the same
+// ones, for they are mounted.
+func (n *Network) writeHostsLocked() error {
+	if n.name == "" {
+		return nil
+	}
+	text := "127.0.0.1 localhost\n"
+	for node := range n.hosts {
+		text += node.host + " " + n.name + "\n"
+	}
+	for _, ns := range n.hosts {
+		if err := os.WriteFile(filepath.Join("/etc/netns", ns, "hosts"), []byte(text), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // Move gives a node that does not run another address.
 func (n *Network) Move(tb testing.TB, node *Node) {
 	tb.Helper()
@@ -118,7 +166,10 @@ func (n *Network) Move(tb testing.TB, node *Node) {
 	n.mu.Unlock()
 	require.NoError(tb, run("ip", "netns", "exec", node.netns, "ip", "addr", "flush", "dev", "eth0"))
 	require.NoError(tb, run("ip", "netns", "exec", node.netns, "ip", "addr", "add", to+"/24", "dev", "eth0"))
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	node.host = to
+	require.NoError(tb, n.writeHostsLocked())
 }
 
 // Cut drops all packets between two nodes, both ways.
@@ -138,6 +189,16 @@ func (n *Network) CutOneWay(tb testing.TB, from, to *Node) {
 func (n *Network) Lose(tb testing.TB, from, to *Node, share float64) {
 	tb.Helper()
 	n.rule(tb, to, fmt.Sprintf("-A INPUT -s %s -m statistic --mode random --probability %.2f -j DROP", from.host, share))
+}
+
+// Delay holds back every packet that a node sends, and with a jitter some longer than
+// others. Where the kernel cannot, the test is skipped.
+func (n *Network) Delay(tb testing.TB, node *Node, delay, jitter time.Duration) {
+	tb.Helper()
+	command := []string{"ip", "netns", "exec", node.netns, "tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "delay", delay.String(), jitter.String()}
+	if err := run(command...); err != nil {
+		tb.Skipf("SKIP: packets cannot be delayed here, the kernel lacks sch_netem: %v", err)
+	}
 }
 
 // Isolate cuts a node from all other nodes; the test still reaches it.
@@ -161,6 +222,7 @@ func (n *Network) Heal(tb testing.TB) {
 	n.mu.Unlock()
 	for _, node := range nodes {
 		n.rule(tb, node, "-F INPUT")
+		_ = run("ip", "netns", "exec", node.netns, "tc", "qdisc", "del", "dev", "eth0", "root") // there may be none
 	}
 }
 

@@ -108,6 +108,11 @@ func WithEnv(pairs ...string) Option {
 	return func(n *Node) { n.env = append(n.env, pairs...) }
 }
 
+// WithProgram starts another binary than the one under test.
+func WithProgram(path string) Option {
+	return func(n *Node) { n.program = path }
+}
+
 // WithDataDir keeps the node's data in dir instead of a temporary folder.
 func WithDataDir(dir string) Option {
 	return func(n *Node) { n.dataDir = dir }
@@ -118,8 +123,10 @@ type Node struct {
 	name    string // in a cluster
 	host    string // its address
 	port    int
+	joins   string       // name or address where others look for it; empty: host
 	netns   string       // the network namespace that it runs in; empty: that of the test
 	prepare func() error // makes the namespace
+	program string       // the server's binary; empty: the one under test
 	dataDir string
 	args    []string
 	env     []string
@@ -351,7 +358,10 @@ func (n *Node) Launch() error {
 }
 
 func (n *Node) launch() (exited chan struct{}, err error) {
-	path, err := binary.get()
+	path, err := n.program, error(nil)
+	if path == "" {
+		path, err = binary.get()
+	}
 	if err != nil {
 		return nil, err
 	}
