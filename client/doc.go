@@ -77,6 +77,8 @@
 //     SDKs have it, leaves a provider unlisted for up to its period.
 //   - A server is left only when its successor holds everything (ConnectResetRequest);
 //     other SDKs close first, and subscribers see a gap.
+//   - A watch is kept as a set of services, and told as differences of that set: a server
+//     tells its batches, repetitions and differences in any order.
 //   - After a reconnect what was listed stays listed for [Config.Hold]: a restarted
 //     server has lost all ephemeral instances, and their providers are reconnecting as
 //     this client is. The price is that a real removal in that time shows late.

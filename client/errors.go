@@ -47,7 +47,7 @@ const (
 func final(err error) bool {
 	var refusal *ServerError
 	if !errors.As(err, &refusal) {
-		return false
+		return errors.Is(err, ErrUnsupported)
 	}
 	switch refusal.Code {
 	case codeStarting, codeUnregistered, codeGone, codeBusy:

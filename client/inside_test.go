@@ -414,3 +414,28 @@ func bigPush(n, sick int) []byte {
 	slices.SortFunc(info.Hosts, func(a, b *naming.Instance) int { return a.Key().Compare(b.Key()) })
 	return wire.NotifySubscriber("", 1, info).JSON()
 }
+
+func TestPattern_Matches(t *testing.T) {
+	for pattern, texts := range map[string][2]string{
+		"*": {"a  ab", ""}, "a": {"a", "ab ba b"}, "a*": {"a ab", "ba b"}, "*a": {"a ba", "ab b"}, "*a*": {"a ab ba bab", "b"},
+	} {
+		for _, text := range strings.Fields(texts[0]) {
+			require.True(t, matches(pattern, text), "%s %s", pattern, text)
+		}
+		for _, text := range strings.Fields(texts[1]) {
+			require.False(t, matches(pattern, text), "%s %s", pattern, text)
+		}
+	}
+	p := patternKey{"public", "g", "s*"}
+	require.Equal(t, "public>>g>>s*", p.String())
+	require.True(t, p.matches(naming.ServiceKey{Namespace: "public", Group: "g", Name: "s1"}))
+	require.False(t, p.matches(naming.ServiceKey{Namespace: "other", Group: "g", Name: "s1"}))
+}
+
+func TestWatchedKey(t *testing.T) {
+	key, err := watchedKey("public@@g@@a@@b")
+	require.NoError(t, err)
+	require.Equal(t, naming.ServiceKey{Namespace: "public", Group: "g", Name: "a@@b"}, key)
+	_, err = watchedKey("g@@s")
+	require.ErrorContains(t, err, "serviceKey")
+}

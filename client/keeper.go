@@ -22,6 +22,9 @@ type link interface {
 	// follow subscribes and hands the first list to the entry.
 	follow(ctx context.Context, e *entry) error
 	unfollow(ctx context.Context, svc naming.ServiceKey) error
+	// watch asks for the services of a pattern.
+	watch(ctx context.Context, p *pattern) error
+	unwatch(ctx context.Context, p *pattern) error
 	// doubtful tells that a call failed in a way that throws doubt on the link.
 	doubtful(err error)
 }
@@ -42,6 +45,7 @@ type keeper struct {
 	link          link // nil: no server is reached
 	registrations map[naming.ServiceKey]*kept
 	subscriptions map[naming.ServiceKey]*kept
+	watches       map[patternKey]*kept
 	queues        [2][]job // registrations go first: subscribers then see them at once
 	calling       int
 	idle          *sync.Cond // something has ended that somebody may wait for
@@ -52,7 +56,9 @@ type keeper struct {
 type kept struct {
 	wish
 	key     naming.ServiceKey
-	entry   *entry // of a subscription; nil: a registration
+	entry   *entry      // of a subscription, else nil
+	pattern *pattern    // of a watch, else nil
+	repeat  *time.Timer // with pattern: compares it with the server
 	wanted  []naming.Instance
 	sent    []naming.Instance // with the call under way
 	agreed  []naming.Instance // what a server accepted last
@@ -81,6 +87,7 @@ func newKeeper(cfg Config, log *slog.Logger, cache *cache, m *metrics) *keeper {
 	k := &keeper{
 		cfg: cfg, log: log, cache: cache, metrics: m,
 		registrations: make(map[naming.ServiceKey]*kept), subscriptions: make(map[naming.ServiceKey]*kept),
+		watches: make(map[patternKey]*kept),
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	k.ready, k.idle = sync.NewCond(&k.mu), sync.NewCond(&k.mu)
@@ -100,6 +107,10 @@ func (k *keeper) close() {
 	for _, x := range k.allLocked() {
 		x.close()
 		x.stopTimer()
+		if x.pattern != nil {
+			x.repeat.Stop()
+			x.pattern.close()
+		}
 		x.finish(func(*waiter) error { return ErrClosed })
 	}
 	k.mu.Unlock()
@@ -110,11 +121,14 @@ func (k *keeper) close() {
 }
 
 func (k *keeper) allLocked() []*kept {
-	out := make([]*kept, 0, len(k.registrations)+len(k.subscriptions))
+	out := make([]*kept, 0, len(k.registrations)+len(k.subscriptions)+len(k.watches))
 	for _, x := range k.registrations {
 		out = append(out, x)
 	}
 	for _, x := range k.subscriptions {
+		out = append(out, x)
+	}
+	for _, x := range k.watches {
 		out = append(out, x)
 	}
 	return out
@@ -377,6 +391,20 @@ func (x *kept) finish(outcome func(*waiter) error) {
 
 var errWaiting = errors.New("waiting")
 
+// registers tells whether the wish is a registration.
+func (x *kept) registers() bool { return x.entry == nil && x.pattern == nil }
+
+// what names the kind of the wish and what it is about.
+func (x *kept) what() (kind, name string) {
+	switch {
+	case x.pattern != nil:
+		return "watch", x.pattern.key.String()
+	case x.entry != nil:
+		return "subscription", x.key.Grouped()
+	}
+	return "registration", x.key.Grouped()
+}
+
 func (x *kept) stopTimer() {
 	if x.timer != nil {
 		x.timer.Stop()
@@ -399,17 +427,23 @@ func (k *keeper) doLocked(x *kept, next step) {
 			x.sent = x.wanted
 		}
 		q := 0
-		if x.entry != nil {
+		if !x.registers() {
 			q = 1
 		}
 		k.queues[q] = append(k.queues[q], job{x, next, x.call})
 		k.ready.Signal()
 	case stepForget:
 		x.stopTimer()
-		if x.entry == nil {
+		switch {
+		case x.registers():
 			delete(k.registrations, x.key)
 			k.idle.Broadcast()
-		} else if x.users <= 0 {
+		case x.users > 0:
+		case x.pattern != nil:
+			delete(k.watches, x.pattern.key)
+			x.repeat.Stop()
+			x.pattern.close()
+		default:
 			delete(k.subscriptions, x.key)
 			k.cache.drop(x.entry)
 		}
@@ -463,6 +497,10 @@ func (k *keeper) make(l link, j job, list []naming.Instance) error {
 	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.CallTimeout)
 	defer cancel()
 	switch x := j.kept; {
+	case x.pattern != nil && j.step == stepRegister:
+		return l.watch(ctx, x.pattern)
+	case x.pattern != nil:
+		return l.unwatch(ctx, x.pattern)
 	case x.entry == nil && j.step == stepRegister:
 		return l.publish(ctx, x.key, list)
 	case x.entry == nil:
@@ -481,10 +519,7 @@ func (k *keeper) endedLocked(l link, j job, err error) {
 		return // of a former connection
 	}
 	x.lastErr = err
-	what := "registration"
-	if x.entry != nil {
-		what = "subscription"
-	}
+	what, name := x.what()
 	switch {
 	case err == nil:
 		x.pauses.reset()
@@ -502,7 +537,7 @@ func (k *keeper) endedLocked(l link, j job, err error) {
 				x.wanted, x.users = nil, 0
 			}
 		} else {
-			k.log.Warn("the server refuses what it has to be asked again", "what", what, "service", x.key.Grouped(), "err", err)
+			k.log.Warn("the server refuses what it has to be asked again", "what", what, "service", name, "err", err)
 		}
 		x.finish(func(w *waiter) error {
 			if w.rev <= rev {
@@ -512,7 +547,7 @@ func (k *keeper) endedLocked(l link, j job, err error) {
 		})
 		k.doLocked(x, next)
 	default:
-		k.log.Debug("call to be repeated", "what", what, "service", x.key.Grouped(), "err", err)
+		k.log.Debug("call to be repeated", "what", what, "service", name, "err", err)
 		k.doLocked(x, x.failed(j.call))
 		l.doubtful(err)
 	}

@@ -38,6 +38,7 @@ const (
 	answerSuffix = "Response"
 
 	abilityPersistent = "supportPersistentInstanceByGrpc"
+	abilityFuzzyWatch = "fuzzyWatch"
 )
 
 // setupWait is how long a server that does not acknowledge a setup is given to read it
@@ -69,6 +70,7 @@ type session struct {
 // reader, one after the other, and must not block.
 type receiver interface {
 	pushed(number uint64, body []byte) error
+	watched(number uint64, typ string, body []byte) error
 }
 
 var errDialled = errors.New("a session dials once")
@@ -125,7 +127,7 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.send(wire.TypeConnectionSetup, map[string]any{
 		"clientVersion": agent, "tenant": s.cfg.Namespace, "module": "internal",
 		"labels":       map[string]string{"source": "sdk", "module": wire.ModuleNaming, "AppName": s.cfg.App},
-		"abilityTable": map[string]bool{},
+		"abilityTable": map[string]bool{abilityFuzzyWatch: true},
 	}); err != nil {
 		return fmt.Errorf("set the connection up: %w", err)
 	}
@@ -334,6 +336,9 @@ func (s *session) take(p *wire.Payload) (ack string, err error) {
 		return "ConnectResetResponse", s.reset(p.JSON())
 	case wire.TypeSetupAck:
 		return "", s.acked(p.JSON())
+	}
+	if p.Type == typeFuzzySync || p.Type == typeFuzzyChange {
+		return typeFuzzyAck, s.receive.watched(s.number, p.Type, p.JSON())
 	}
 	s.log.Debug("message of an unknown type", "type", p.Type)
 	return "", nil

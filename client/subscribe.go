@@ -23,10 +23,19 @@ type Subscription struct {
 	base   []*naming.Instance // ch: what the change that lies in it is a difference to
 	first  bool               // ch: that change is the first one
 	closed bool
-
-	// Guarded by the mutex of delivery.
-	queued, running, again bool
+	turn   turn
 }
+
+// teller is what has something to tell the application: a subscription or a watch.
+type teller interface {
+	tell() // one call at a time
+	place() *turn
+}
+
+// turn is a teller's place in the delivery, guarded by its mutex.
+type turn struct{ queued, running, again bool }
+
+func (s *Subscription) place() *turn { return &s.turn }
 
 // Subscribe calls fn with the service's instances now and after each change, with the
 // difference. It blocks until a server has answered for the first time, or ctx ends; if
@@ -136,7 +145,7 @@ type delivery struct {
 
 	mu     sync.Mutex
 	ready  *sync.Cond
-	queue  []*Subscription // each at most once
+	queue  []teller // each at most once
 	closed bool
 }
 
@@ -162,17 +171,17 @@ func (d *delivery) close() {
 	d.wg.Wait()
 }
 
-// wake lets a subscription be told the newest list. It does not block.
-func (d *delivery) wake(s *Subscription) {
+// wake lets a teller tell its newest state. It does not block.
+func (d *delivery) wake(t teller) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case d.closed || s.queued:
-	case s.running:
-		s.again = true
+	switch turn := t.place(); {
+	case d.closed || turn.queued:
+	case turn.running:
+		turn.again = true
 	default:
-		s.queued = true
-		d.queue = append(d.queue, s)
+		turn.queued = true
+		d.queue = append(d.queue, t)
 		d.ready.Signal()
 	}
 }
@@ -187,16 +196,17 @@ func (d *delivery) work() {
 		if d.closed {
 			return
 		}
-		s := d.queue[0]
+		t := d.queue[0]
 		d.queue = d.queue[1:]
-		s.queued, s.running = false, true
+		turn := t.place()
+		turn.queued, turn.running = false, true
 		d.mu.Unlock()
-		s.tell()
+		t.tell()
 		d.mu.Lock()
-		s.running = false
-		if s.again && !d.closed {
-			s.again, s.queued = false, true
-			d.queue = append(d.queue, s)
+		turn.running = false
+		if turn.again && !d.closed {
+			turn.again, turn.queued = false, true
+			d.queue = append(d.queue, t)
 		}
 	}
 }

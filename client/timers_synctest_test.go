@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"rollcall/naming"
 )
 
 func TestEntry_HoldsAfterAReconnect(t *testing.T) {
@@ -56,5 +58,38 @@ func TestSchedule(t *testing.T) {
 		require.EqualValues(t, 5, slow.Load())
 		require.EqualValues(t, 1, once.Load(), "one that blocks keeps its worker alone")
 		s.close()
+	})
+}
+
+func TestPattern_HoldsAfterAReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.Hold = time.Second
+		p := newPattern(patternKey{"public", "*", "*"}, cfg, newDelivery())
+		keys := func(names ...string) (out []naming.ServiceKey) {
+			for _, n := range names {
+				out = append(out, naming.ServiceKey{Namespace: "public", Group: "g", Name: n})
+			}
+			return out
+		}
+		shown := func() []naming.ServiceKey { list, _ := p.list(); return list }
+		p.begin(1)
+		p.take(1, keys("a", "b", "c"), nil, false)
+		_, ready := p.list()
+		require.False(t, ready)
+		p.take(1, nil, keys("c"), true)
+		_, ready = p.list()
+		require.True(t, ready)
+		require.Equal(t, keys("a", "b"), shown())
+		p.begin(2)
+		p.take(1, keys("z"), nil, false) // of the connection before
+		p.take(2, keys("d"), keys("a", "b", "y"), false)
+		require.Equal(t, keys("a", "b", "d"), shown())
+		told, _ := p.keys()
+		require.Equal(t, []string{"public@@g@@d"}, told, "the server is told what it has")
+		p.take(2, keys("b"), nil, false)
+		time.Sleep(time.Second + time.Millisecond)
+		require.Equal(t, keys("b", "d"), shown())
+		p.close()
 	})
 }

@@ -429,3 +429,8 @@ func (s *webSession) persistent(ctx context.Context, operation string, svc namin
 	}
 	return s.call(ctx, method, pathInstance, instanceQuery(svc, i), nil)
 }
+
+// watch is not part of the protocol.
+func (s *webSession) watch(context.Context, *pattern) error { return ErrUnsupported }
+
+func (s *webSession) unwatch(context.Context, *pattern) error { return nil }

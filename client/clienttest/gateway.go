@@ -124,11 +124,12 @@ func (g *gateway) move(port string) {
 		ip = "127.0.0.1"
 	}
 	g.each(func(c *gated) {
-		if c.calls {
-			select {
-			case c.outCh <- wire.ConnectReset("127.0.0.1", g.seq.Add(1), "", ip, port):
-			case <-c.closeCh:
-			}
+		if !c.calls {
+			return
+		}
+		select {
+		case c.outCh <- wire.ConnectReset("127.0.0.1", g.seq.Add(1), "", ip, port):
+		case <-c.closeCh:
 		}
 	})
 }
