@@ -6,6 +6,7 @@ go 1.26.0
 exclude github.com/hashicorp/go-metrics v0.7.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/memberlist v0.7.0

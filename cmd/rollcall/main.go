@@ -37,7 +37,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetOut(os.Stdout)
-	root.AddCommand(newServer(), newConfig(), newService(), newInstance(), newWatch(), newNode(), newSnapshot(), newHealthcheck(), newVersion())
+	root.AddCommand(newServer(), newConfig(), newService(), newInstance(), newWatch(), newNode(), newSnapshot(), newHealthcheck(), newBench(), newBenchLimit(), newVersion())
 	return root
 }
 

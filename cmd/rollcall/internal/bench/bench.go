@@ -1,0 +1,310 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Config of one measurement. Start from [DefaultConfig].
+type Config struct {
+	Servers     []string // host:port of HTTP; gRPC is at port + 1000
+	Scenario    string   // see [Scenarios]
+	Connections int      // of gRPC, or workers over HTTP; each works by itself
+	Workers     int      // calls under way on one connection of gRPC
+	Instances   int      // of the service that is asked for or watched
+	Subscribers int      // of scenario fanout
+	Slow        int      // further subscribers of scenario fanout, which read nothing
+	Rate        int      // calls per second of all workers; 0: as many as are answered
+	Duration    time.Duration
+	WarmUp      time.Duration
+	PID         int  // of the server on this machine, to tell what it uses; 0: it is not told
+	Limits      bool // measure the bare limit beside it
+	Progress    io.Writer
+}
+
+// DefaultConfig returns a measurement of registrations at a server on this machine.
+func DefaultConfig() Config {
+	return Config{
+		Servers: []string{"127.0.0.1:8848"}, Scenario: "register",
+		Connections: 200, Workers: 1, Instances: 10, Subscribers: 500,
+		Duration: 10 * time.Second, WarmUp: 2 * time.Second, Progress: io.Discard,
+	}
+}
+
+// Validate refuses what cannot be measured, each by its name.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	if s := find(c.Scenario); s == nil {
+		var names []string
+		for _, x := range Scenarios() {
+			names = append(names, x.Name)
+		}
+		errs = append(errs, fmt.Errorf("scenario is %q: it must be one of %s", c.Scenario, strings.Join(names, ", ")))
+	} else {
+		check(!c.Limits || s.limit, "limits: there is no bare limit for scenario %s; leave --limits out", c.Scenario)
+	}
+	check(len(c.Servers) > 0, "servers are missing: give host:port")
+	check(c.Connections > 0, "connections is %d: it must be above zero", c.Connections)
+	check(c.Workers > 0, "workers is %d: it must be above zero", c.Workers)
+	check(c.Instances > 0 && c.Instances <= 100_000, "instances is %d: it must be from 1 to 100000", c.Instances)
+	check(c.Subscribers > 0, "subscribers is %d: it must be above zero", c.Subscribers)
+	check(c.Slow >= 0 && c.Rate >= 0, "slow is %d and rate is %d: they must not be negative", c.Slow, c.Rate)
+	check(c.Duration > 0, "duration is %v: it must be above zero", c.Duration)
+	check(c.WarmUp >= 0, "warm-up is %v: it must not be negative", c.WarmUp)
+	return errors.Join(errs...)
+}
+
+// Scenario is one kind of load.
+type Scenario struct {
+	Name string
+	Does string
+
+	limit bool // there is a bare limit to compare it with
+	run   func(ctx context.Context, cfg Config) (*Result, error)
+}
+
+// Scenarios returns all kinds of load, in the order in which they are listed.
+func Scenarios() []Scenario {
+	calls := func(name, does string, make func(context.Context, Config) (*load, error)) Scenario {
+		return Scenario{Name: name, Does: does, limit: true, run: func(ctx context.Context, cfg Config) (*Result, error) {
+			return measureCalls(ctx, cfg, make)
+		}}
+	}
+	return []Scenario{
+		calls("register", "gRPC registrations that change the instance", registerLoad(true)),
+		calls("reregister", "gRPC registrations that change nothing", registerLoad(false)),
+		calls("churn", "gRPC registration and deregistration in turns", churnLoad),
+		calls("query", "gRPC queries of a service", queryLoad),
+		calls("subscribe", "gRPC subscription and its end in turns", subscribeLoad),
+		calls("http-register", "HTTP registrations", httpRegisterLoad("true")),
+		calls("persistent", "HTTP registrations of persistent instances", httpRegisterLoad("false")),
+		calls("list", "HTTP queries of a service", listLoad),
+		calls("beat", "HTTP heartbeats", beatLoad),
+		{Name: "fanout", Does: "one change to all subscribers of a service, again and again", run: fanout},
+		{Name: "propagation", Does: "a registration at the first server to a subscriber of the last", run: propagation},
+	}
+}
+
+func find(name string) *Scenario {
+	all := Scenarios()
+	at := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &all[at]
+}
+
+// Result is what was measured. Times are milliseconds.
+type Result struct {
+	Scenario string   `json:"scenario"`
+	Servers  []string `json:"servers"`
+	Calls    int64    `json:"calls"`
+	Errors   int64    `json:"errors"`
+	Error    string   `json:"error,omitempty"` // one of them
+	Seconds  float64  `json:"seconds"`
+	Rate     float64  `json:"rate"` // calls per second
+	Times    []Time   `json:"times"`
+	Limit    *Result  `json:"limit,omitempty"` // the bare server
+	Ratio    float64  `json:"ratio,omitempty"` // of the rates
+	CPU      float64  `json:"cpu,omitempty"`   // of the server, cores
+	RSS      int64    `json:"rss,omitempty"`   // of the server at the end, bytes
+}
+
+// Time is how long something took.
+type Time struct {
+	What string  `json:"what"`
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// Run measures. It blocks for the warm-up and the duration, with limits for twice the
+// duration and ten times the warm-up, and as long as the preparation takes. Errors are a configuration that cannot be, a
+// server that is not reached or refuses the preparation, and the end of ctx; calls that
+// fail are counted.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return find(cfg.Scenario).run(ctx, cfg)
+}
+
+// histogram returns one for 1 us to 2 minutes, with three digits.
+func histogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, (2 * time.Minute).Microseconds(), 3)
+}
+
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	_ = h.RecordValue(min(max(1, d.Microseconds()), h.HighestTrackableValue())) // it is in range
+}
+
+func times(what string, h *hdrhistogram.Histogram) Time {
+	ms := func(us int64) float64 { return float64(us) / 1000 }
+	return Time{
+		What: what, Mean: h.Mean() / 1000, P50: ms(h.ValueAtQuantile(50)), P90: ms(h.ValueAtQuantile(90)),
+		P99: ms(h.ValueAtQuantile(99)), P999: ms(h.ValueAtQuantile(99.9)), Max: ms(h.Max()),
+	}
+}
+
+// load is what workers do.
+type load struct {
+	kind    string // grpc or http
+	answer  []byte // what one call was answered with, for the limit
+	workers []func(ctx context.Context) error
+	close   func()
+}
+
+// limitRounds is how often the server and the bare one take turns: what else the
+// machine does meets both.
+const limitRounds = 5
+
+// measureCalls measures a load, and in turns with it the bare limit.
+func measureCalls(ctx context.Context, cfg Config, prepare func(context.Context, Config) (*load, error)) (*Result, error) {
+	l, err := prepare(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	served := newTally()
+	if !cfg.Limits {
+		if err := served.drive(ctx, cfg, l); err != nil {
+			return nil, err
+		}
+		return served.result(cfg), nil
+	}
+	bare, err := startLimit(ctx, l.kind, l.answer)
+	if err != nil {
+		return nil, err
+	}
+	defer bare.stop()
+	same := cfg
+	same.Servers, same.PID, same.Scenario = []string{bare.addr}, 0, "bare "+l.kind+" server"
+	cfg.Duration /= limitRounds
+	same.Duration = cfg.Duration
+	limitLoad, err := bareLoad(ctx, same, l.kind)
+	if err != nil {
+		return nil, err
+	}
+	defer limitLoad.close()
+	limited := newTally()
+	for range limitRounds {
+		if err := errors.Join(served.drive(ctx, cfg, l), limited.drive(ctx, same, limitLoad)); err != nil {
+			return nil, err
+		}
+	}
+	r := served.result(cfg)
+	r.Limit = limited.result(same)
+	r.Ratio = r.Rate / r.Limit.Rate
+	return r, nil
+}
+
+// tally is what came of a load so far.
+type tally struct {
+	calls, failed atomic.Int64
+	failure       atomic.Pointer[error]
+	measured      time.Duration
+	cpu           time.Duration
+	rss           int64
+
+	mu    sync.Mutex
+	times *hdrhistogram.Histogram
+}
+
+func newTally() *tally { return &tally{times: histogram()} }
+
+// drive lets the workers work for the warm-up and the duration.
+func (t *tally) drive(ctx context.Context, cfg Config, l *load) error {
+	began := time.Now()
+	from, until := began.Add(cfg.WarmUp), began.Add(cfg.WarmUp+cfg.Duration)
+	var pace time.Duration // between two calls of one worker
+	if cfg.Rate > 0 {
+		pace = time.Duration(len(l.workers)) * time.Second / time.Duration(cfg.Rate)
+	}
+	working, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	var workers sync.WaitGroup
+	for n, work := range l.workers {
+		workers.Go(func() {
+			h := histogram()
+			due := began.Add(pace * time.Duration(n) / time.Duration(len(l.workers)))
+			for working.Err() == nil {
+				at := time.Now()
+				if pace > 0 {
+					if wait := due.Sub(at); wait > 0 && !pause(working, wait) {
+						break
+					}
+					at, due = due, due.Add(pace)
+				}
+				err := work(working)
+				if now := time.Now(); !now.Before(until) || now.Before(from) {
+					continue
+				}
+				if err != nil {
+					t.failed.Add(1)
+					t.failure.CompareAndSwap(nil, &err)
+					continue
+				}
+				t.calls.Add(1)
+				record(h, time.Since(at))
+			}
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.times.Merge(h)
+		})
+	}
+	pause(working, cfg.WarmUp)
+	before, _ := processUsage(cfg.PID)
+	for working.Err() == nil {
+		pause(working, time.Second)
+		_, _ = fmt.Fprintf(cfg.Progress, "\r%s: %d calls, %d errors ", cfg.Scenario, t.calls.Load(), t.failed.Load())
+	}
+	after, rss := processUsage(cfg.PID)
+	workers.Wait()
+	_, _ = fmt.Fprintln(cfg.Progress)
+	t.measured += cfg.Duration
+	t.cpu += after - before
+	t.rss = rss
+	return ctx.Err()
+}
+
+func (t *tally) result(cfg Config) *Result {
+	seconds := t.measured.Seconds()
+	r := &Result{
+		Scenario: cfg.Scenario, Servers: cfg.Servers, Calls: t.calls.Load(), Errors: t.failed.Load(), Seconds: seconds,
+		Rate: float64(t.calls.Load()) / seconds, Times: []Time{times("call", t.times)},
+		CPU: t.cpu.Seconds() / seconds, RSS: t.rss,
+	}
+	if err := t.failure.Load(); err != nil {
+		r.Error = (*err).Error()
+	}
+	return r
+}
+
+// pause waits; false when ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

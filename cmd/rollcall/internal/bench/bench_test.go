@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rollcall/server"
+)
+
+// TestMain is also the process of the bare limit.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == LimitCommand {
+		if err := ServeLimit(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// node starts a node on ports that are free.
+func node(t *testing.T) (addr string) {
+	t.Helper()
+	cfg := server.DefaultConfig()
+	cfg.DataDir, cfg.Bind = t.TempDir(), "127.0.0.1"
+	var n *server.Node
+	require.Eventually(t, func() bool {
+		cfg.Port = 12000 + rand.IntN(8000)
+		var err error
+		n, err = server.New(cfg, "test", slog.New(slog.DiscardHandler))
+		return err == nil
+	}, 5*time.Second, time.Millisecond)
+	t.Cleanup(func() { require.NoError(t, n.Close()) })
+	require.NoError(t, n.Start())
+	require.Eventually(t, func() bool { return n.Ready() == nil }, 10*time.Second, 10*time.Millisecond)
+	return n.HTTPAddr()
+}
+
+func short(addr, scenario string) Config {
+	cfg := DefaultConfig()
+	cfg.Servers, cfg.Scenario, cfg.Connections, cfg.Workers = []string{addr}, scenario, 4, 2
+	cfg.Subscribers, cfg.Slow = 5, 1
+	cfg.Duration, cfg.WarmUp = 500*time.Millisecond, 50*time.Millisecond
+	cfg.PID = os.Getpid()
+	return cfg
+}
+
+func TestRun_EveryScenario(t *testing.T) {
+	addr := node(t)
+	for _, s := range Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			cfg := short(addr, s.Name)
+			if !s.limit { // one change each second
+				cfg.Duration = 1500 * time.Millisecond
+			}
+			r, err := Run(t.Context(), cfg)
+			require.NoError(t, err)
+			require.Positive(t, r.Calls)
+			require.Zero(t, r.Errors, r.Error)
+			require.Positive(t, r.Rate)
+			for _, x := range r.Times {
+				require.Positive(t, x.P50, x.What)
+				require.LessOrEqual(t, x.P50, x.P99, x.What)
+				require.LessOrEqual(t, x.P99, x.Max*1.01, x.What)
+			}
+		})
+	}
+}
+
+func TestRun_Limits(t *testing.T) {
+	addr := node(t)
+	for _, name := range []string{"query", "list"} {
+		cfg := short(addr, name)
+		cfg.Limits = true
+		r, err := Run(t.Context(), cfg)
+		require.NoError(t, err)
+		require.Positive(t, r.Limit.Calls, name)
+		require.Zero(t, r.Limit.Errors, r.Limit.Error)
+		require.InDelta(t, r.Rate/r.Limit.Rate, r.Ratio, 1e-9)
+	}
+}
+
+func TestRun_Rate(t *testing.T) {
+	cfg := short(node(t), "query")
+	cfg.Rate = 100
+	r, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.LessOrEqual(t, r.Calls, int64(60), "no more than asked for")
+	require.Positive(t, r.Calls)
+}
+
+func TestRun_ErrorsAreCounted(t *testing.T) {
+	cfg := short(node(t), "http-register")
+	taken := url.Values{"serviceName": {"bench-true-1"}, "ip": {"10.0.0.1"}, "port": {"80"}, "ephemeral": {"false"}}
+	r, err := http.PostForm("http://"+cfg.Servers[0]+instancePath, taken) //nolint:noctx // in a test
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, http.StatusOK, r.StatusCode)
+	result, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Positive(t, result.Errors, "the service has persistent instances")
+	require.Positive(t, result.Calls)
+	require.Contains(t, result.Error, "is persistent service")
+}
+
+func TestRun_NobodyThere(t *testing.T) {
+	for _, name := range []string{"query", "list", "fanout"} {
+		_, err := Run(t.Context(), short("127.0.0.1:1", name))
+		require.ErrorContains(t, err, "connection refused")
+	}
+}
+
+func TestRun_EndsWithItsContext(t *testing.T) {
+	cfg := short(node(t), "query")
+	cfg.Duration = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := Run(ctx, cfg)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestConfig_RefusesByName(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Config){
+		`scenario is "x": it must be one of register, `: func(c *Config) { c.Scenario = "x" },
+		"connections is 0":    func(c *Config) { c.Connections = 0 },
+		"workers is 0":        func(c *Config) { c.Workers = 0 },
+		"instances is 0":      func(c *Config) { c.Instances = 0 },
+		"subscribers is 0":    func(c *Config) { c.Subscribers = 0 },
+		"rate is -1":          func(c *Config) { c.Rate = -1 },
+		"duration is 0s":      func(c *Config) { c.Duration = 0 },
+		"warm-up is -1ns":     func(c *Config) { c.WarmUp = -1 },
+		"servers are missing": func(c *Config) { c.Servers = nil },
+		"no bare limit for":   func(c *Config) { c.Scenario, c.Limits = "fanout", true },
+	} {
+		cfg := DefaultConfig()
+		change(&cfg)
+		require.ErrorContains(t, cfg.Validate(), want)
+	}
+	require.NoError(t, DefaultConfig().Validate())
+	_, err := Run(t.Context(), Config{})
+	require.Equal(t, 7, strings.Count(err.Error(), "\n")+1, err.Error())
+}

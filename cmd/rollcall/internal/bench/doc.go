@@ -1,0 +1,18 @@
+// Package bench is a load generator that speaks the protocols of Nacos: it drives
+// Rollcall, Nacos and any server that is compatible with them, by address.
+//
+// A scenario makes one function for each worker; a worker calls it again and again,
+// as fast as it is answered or at a rate. At a rate, the time of a call counts from
+// when it was due, not from when a late worker came to it, so that a server which
+// stalls does not look fast (coordinated omission). Times are kept in HDR
+// histograms.
+//
+// With limits, a process of its own answers the same calls with the same bytes and
+// does nothing else, over a bare gRPC or net/http server. What it reaches on the
+// machine in the same run is the limit that the server is compared to.
+//
+// # Goroutines
+//
+// One for each worker, one that shows progress, and the library's of each connection;
+// Run waits for all of its own.
+package bench
