@@ -19,6 +19,7 @@ type DataStore struct {
 	sorted    map[string][]naming.ServiceKey // by namespace; "" is all; missing: to be made
 	instances int
 	switches  map[string]string
+	spaces    map[string]*naming.Namespace
 	listeners []func(ServiceChanged) // set before the first change
 }
 
@@ -29,6 +30,7 @@ type service struct {
 	instances  int
 	settings   *naming.Settings
 	overrides  map[naming.InstanceKey]*naming.Override
+	clusters   map[string]*naming.Cluster
 	// doubled is set when a reader met one address with several publishers: then
 	// an equal registration can still change which of them wins.
 	doubled  bool
@@ -46,6 +48,7 @@ func NewDataStore() *DataStore {
 		services: make(map[naming.ServiceKey]*service),
 		sorted:   make(map[string][]naming.ServiceKey),
 		switches: make(map[string]string),
+		spaces:   make(map[string]*naming.Namespace),
 	}
 }
 
@@ -87,10 +90,18 @@ func (d *DataStore) publishLocked(p Publication, v Version) (changed bool) {
 // Put stores one datum with its version and fires ServiceChanged.
 func (d *DataStore) Put(dt Datum) {
 	d.mu.Lock()
-	if dt.Kind == KindSwitch {
+	d.putLocked(dt)
+	d.mu.Unlock()
+	d.fire(dt.Service)
+}
+
+func (d *DataStore) putLocked(dt Datum) {
+	switch dt.Kind {
+	case KindSwitch:
 		d.switches[dt.Switch] = dt.Value
-		d.mu.Unlock()
-		d.fire(dt.Service)
+		return
+	case KindNamespace:
+		d.spaces[dt.Service.Namespace] = dt.Namespace
 		return
 	}
 	s := d.services[dt.Service]
@@ -117,10 +128,13 @@ func (d *DataStore) Put(dt Datum) {
 			s.overrides = make(map[naming.InstanceKey]*naming.Override)
 		}
 		s.overrides[dt.Key.Instance] = dt.Override
-	case KindSwitch: // has no service
+	case KindCluster:
+		if s.clusters == nil {
+			s.clusters = make(map[string]*naming.Cluster)
+		}
+		s.clusters[dt.Key.Instance.Cluster] = dt.Cluster
+	case KindSwitch, KindNamespace: // have no service
 	}
-	d.mu.Unlock()
-	d.fire(dt.Service)
 }
 
 // Delete removes one datum and fires ServiceChanged if it was there.
@@ -134,9 +148,14 @@ func (d *DataStore) Delete(k Key) {
 }
 
 func (d *DataStore) deleteLocked(k Key) bool {
-	if k.Kind == KindSwitch {
+	switch k.Kind {
+	case KindSwitch:
 		_, ok := d.switches[k.Switch]
 		delete(d.switches, k.Switch)
+		return ok
+	case KindNamespace:
+		_, ok := d.spaces[k.Service.Namespace]
+		delete(d.spaces, k.Service.Namespace)
 		return ok
 	}
 	s := d.services[k.Service]
@@ -167,7 +186,12 @@ func (d *DataStore) deleteLocked(k Key) bool {
 			return false
 		}
 		delete(s.overrides, k.Instance)
-	case KindSwitch: // has no service
+	case KindCluster:
+		if s.clusters[k.Instance.Cluster] == nil {
+			return false
+		}
+		delete(s.clusters, k.Instance.Cluster)
+	case KindSwitch, KindNamespace: // have no service
 	}
 	d.countLocked(k.Service, s, 0)
 	return true
@@ -184,7 +208,7 @@ func (d *DataStore) createLocked(k naming.ServiceKey) *service {
 func (d *DataStore) countLocked(k naming.ServiceKey, s *service, added int) {
 	s.instances += added
 	d.instances += added
-	if len(s.publishers) == 0 && s.settings == nil && len(s.overrides) == 0 {
+	if len(s.publishers) == 0 && s.settings == nil && len(s.overrides) == 0 && len(s.clusters) == 0 {
 		delete(d.services, k)
 		clear(d.sorted)
 	}
@@ -224,7 +248,7 @@ func (d *DataStore) Service(k naming.ServiceKey) (naming.Service, bool) {
 		rows = append(rows, records...)
 	}
 	out := naming.Service{Key: k, Settings: s.settings}
-	out.Overrides = maps.Clone(s.overrides)
+	out.Overrides, out.Clusters = maps.Clone(s.overrides), maps.Clone(s.clusters)
 	revision, doubled := s.revision, s.doubled
 	d.mu.RUnlock()
 
@@ -271,6 +295,38 @@ func (d *DataStore) Switches() map[string]string {
 	return maps.Clone(d.switches)
 }
 
+// Namespaces returns the recorded namespaces, sorted by id; the slice is the
+// caller's.
+func (d *DataStore) Namespaces() []naming.Namespace {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	out := make([]naming.Namespace, 0, len(d.spaces))
+	for _, id := range slices.Sorted(maps.Keys(d.spaces)) {
+		out = append(out, *d.spaces[id])
+	}
+	return out
+}
+
+// Publications returns what each publisher has in a service, sorted by publisher;
+// the slice is the caller's, the instances are shared.
+func (d *DataStore) Publications(svc naming.ServiceKey) []Publication {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	s := d.services[svc]
+	if s == nil {
+		return nil
+	}
+	out := make([]Publication, 0, len(s.publishers))
+	for _, publisher := range slices.Sorted(maps.Keys(s.publishers)) {
+		p := Publication{Service: svc, Publisher: publisher}
+		for _, r := range s.publishers[publisher] {
+			p.Instances = append(p.Instances, r.instance)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // Services returns sorted keys as [Store.Services] does.
 func (d *DataStore) Services(namespace string) []naming.ServiceKey {
 	d.mu.RLock()
@@ -308,6 +364,9 @@ func (d *DataStore) Datums() []Datum {
 	for name, value := range d.switches {
 		out = append(out, Datum{Key: Key{Kind: KindSwitch, Switch: name}, Value: value})
 	}
+	for id, n := range d.spaces {
+		out = append(out, Datum{Key: NamespaceKey(id), Namespace: n})
+	}
 	for k, s := range d.services {
 		for publisher, records := range s.publishers {
 			for _, r := range records {
@@ -322,6 +381,9 @@ func (d *DataStore) Datums() []Datum {
 		}
 		for key, o := range s.overrides {
 			out = append(out, Datum{Key: Key{Service: k, Kind: KindOverride, Instance: key}, Override: o})
+		}
+		for name, c := range s.clusters {
+			out = append(out, Datum{Key: ClusterKey(k, name), Cluster: c})
 		}
 	}
 	return out
@@ -338,7 +400,7 @@ func (d *DataStore) Replace(datums []Datum) {
 	d.mu.Lock()
 	old := d.services
 	switched := !maps.Equal(d.switches, fresh.switches)
-	d.services, d.instances, d.switches = fresh.services, fresh.instances, fresh.switches
+	d.services, d.instances, d.switches, d.spaces = fresh.services, fresh.instances, fresh.switches, fresh.spaces
 	clear(d.sorted)
 	// Under the lock, for readers mark services in the new content.
 	var changed []naming.ServiceKey
@@ -365,7 +427,7 @@ func (d *DataStore) Replace(datums []Datum) {
 // several publishers have one address, as then versions decide.
 func (s *service) looksLike(o *service) bool {
 	if s.instances != o.instances || len(s.publishers) != len(o.publishers) || len(s.overrides) != len(o.overrides) ||
-		s.doubled || !reflect.DeepEqual(s.settings, o.settings) {
+		s.doubled || !reflect.DeepEqual(s.settings, o.settings) || !maps.EqualFunc(s.clusters, o.clusters, func(a, b *naming.Cluster) bool { return reflect.DeepEqual(a, b) }) {
 		return false
 	}
 	for k, v := range s.overrides {

@@ -17,14 +17,16 @@ const (
 	KindSettings                 // one service's settings
 	KindOverride                 // one operator override of an instance
 	KindSwitch                   // one switch of all nodes
+	KindNamespace                // one namespace
+	KindCluster                  // one cluster's settings
 )
 
 // Key names a datum. It is comparable.
 type Key struct {
-	Service   naming.ServiceKey
+	Service   naming.ServiceKey // of a namespace its id alone
 	Kind      Kind
 	Publisher string             // of an instance; else empty
-	Instance  naming.InstanceKey // of an instance or override; else zero
+	Instance  naming.InstanceKey // of an instance or override; of a cluster its name alone; else zero
 	Switch    string             // name of a switch; its Service is zero
 }
 
@@ -44,6 +46,19 @@ type Datum struct {
 	Settings *naming.Settings
 	Override *naming.Override
 	Value    string // of a switch
+	// Namespace has the id that the key has.
+	Namespace *naming.Namespace
+	Cluster   *naming.Cluster
+}
+
+// NamespaceKey names the datum of a namespace.
+func NamespaceKey(id string) Key {
+	return Key{Service: naming.ServiceKey{Namespace: id}, Kind: KindNamespace}
+}
+
+// ClusterKey names the datum of a cluster's settings.
+func ClusterKey(svc naming.ServiceKey, cluster string) Key {
+	return Key{Service: svc, Kind: KindCluster, Instance: naming.InstanceKey{Cluster: cluster}}
 }
 
 // Publication is everything that one publisher has in one service.
@@ -54,7 +69,7 @@ type Publication struct {
 }
 
 // ServiceChanged is the notice that the state of a service may have changed; the
-// zero key stands for the switches.
+// zero key stands for the switches, and one without a name for the namespace.
 type ServiceChanged struct {
 	Service naming.ServiceKey
 }

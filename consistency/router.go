@@ -36,7 +36,7 @@ func (r *Router) Put(ctx context.Context, d Datum) error {
 	return r.Store(d.Kind == KindInstance && d.Instance.Ephemeral).Put(ctx, d)
 }
 
-// DeletePersistent removes settings or an override; see [Store.Delete].
+// DeletePersistent removes anything but an ephemeral instance; see [Store.Delete].
 func (r *Router) DeletePersistent(ctx context.Context, k Key) error {
 	return r.persistent.Delete(ctx, k)
 }
@@ -93,6 +93,9 @@ func (r *Router) Services(namespace string) []naming.ServiceKey {
 
 // Switches returns the changed switches; see [Store.Switches].
 func (r *Router) Switches() map[string]string { return r.persistent.Switches() }
+
+// Namespaces returns the recorded namespaces; see [Store.Namespaces].
+func (r *Router) Namespaces() []naming.Namespace { return r.persistent.Namespaces() }
 
 // Listen adds a listener to both stores; see [Store.Listen].
 func (r *Router) Listen(fn func(ServiceChanged)) {

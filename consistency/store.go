@@ -37,6 +37,12 @@ type Store interface {
 	// Switches returns the values of the switches that were changed, by name; the
 	// map is the caller's. Only a store of persistent data has any.
 	Switches() map[string]string
+	// Namespaces returns the recorded namespaces, sorted by id; the slice is the
+	// caller's. Only a store of persistent data has any.
+	Namespaces() []naming.Namespace
+	// Publications returns what each publisher has in the service, sorted by
+	// publisher; the slice is the caller's.
+	Publications(svc naming.ServiceKey) []Publication
 	// Listen adds a listener; call it before Start. fn is called after each change
 	// of state, from the goroutine that made it, and must not block.
 	Listen(fn func(ServiceChanged))

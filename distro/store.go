@@ -304,5 +304,13 @@ func (s *Store) Listen(fn func(consistency.ServiceChanged)) { s.data.Listen(fn) 
 // Switches implements [consistency.Store]: there are none among ephemeral data.
 func (s *Store) Switches() map[string]string { return nil }
 
+// Namespaces implements [consistency.Store]: there are none among ephemeral data.
+func (s *Store) Namespaces() []naming.Namespace { return nil }
+
+// Publications implements [consistency.Store].
+func (s *Store) Publications(svc naming.ServiceKey) []consistency.Publication {
+	return s.data.Publications(svc)
+}
+
 // Counts returns the number of services and of published instances.
 func (s *Store) Counts() (services, instances int) { return s.data.Counts() }

@@ -41,6 +41,44 @@ type Selector struct {
 	Labels     []string `json:"labels,omitempty"`
 }
 
+// Cluster is what an operator wrote about one cluster of a service. It exists only
+// if somebody wrote it. Immutable once stored.
+type Cluster struct {
+	CheckPort       int // that is probed unless UseInstancePort
+	UseInstancePort bool
+	Checker         Checker
+	Metadata        map[string]string // nil when there is none
+}
+
+// DefaultCheckPort is the port of a cluster's checker that nobody chose
+// (http.md 9.4).
+const DefaultCheckPort = 80
+
+// DefaultClusterSettings is what holds for a cluster that nobody wrote about: its
+// instances are probed over TCP on their own ports.
+func DefaultClusterSettings() *Cluster {
+	return &Cluster{CheckPort: DefaultCheckPort, UseInstancePort: true, Checker: Checker{Type: CheckTCP}}
+}
+
+// The ways to probe persistent instances, as the protocol spells them.
+const (
+	CheckNone  = "NONE" // operators set the health
+	CheckTCP   = "TCP"
+	CheckHTTP  = "HTTP"
+	CheckMySQL = "MYSQL"
+)
+
+// Checker is how the persistent instances of a cluster are probed.
+type Checker struct {
+	Type string // one of the constants above
+
+	Path         string // of HTTP; may hold a query
+	Headers      string // of HTTP: "name:value" pairs joined by |
+	ExpectedCode int    // of HTTP
+
+	User, Password, Command string // of MYSQL
+}
+
 // Override is what an operator laid over a published instance. Immutable once
 // stored. Weight and Enabled replace the published values; Metadata entries win
 // over published keys, and published keys cannot be removed by it.
@@ -68,6 +106,7 @@ func (o *Override) Apply(i *Instance) *Instance {
 type Service struct {
 	Key       ServiceKey
 	Settings  *Settings                 // nil: nobody wrote any
+	Clusters  map[string]*Cluster       // by name; nil or empty: nobody wrote any
 	Instances []*Instance               // one for each InstanceKey, sorted by it; shared, do not alter
 	Overrides map[InstanceKey]*Override // nil or empty: none; may name instances that are absent
 }

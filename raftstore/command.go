@@ -17,8 +17,9 @@ import (
 )
 
 // commandVersion is the first byte of every log entry of ours. Entries of version 1
-// had neither a checksum nor a time.
-const commandVersion = 2
+// had neither a checksum nor a time, those of version 2 no namespaces and no settings
+// of clusters.
+const commandVersion = 3
 
 // positionBits is the part of a version that tells operations of one log entry
 // apart; see [versionAt].
@@ -69,7 +70,7 @@ func commandBody(b []byte) ([]byte, error) {
 	switch b[0] {
 	case 1:
 		return b[1:], nil
-	case commandVersion:
+	case 2, commandVersion:
 	default:
 		return nil, fmt.Errorf("%w: command version %d is unknown, this program knows versions up to %d", errNewer, b[0], commandVersion)
 	}
@@ -141,6 +142,10 @@ func putOperation(d consistency.Datum) (*Operation, error) {
 		return &Operation{Change: &Operation_PutOverride{overrideOp(d)}}, nil
 	case d.Kind == consistency.KindSwitch && d.Switch != "":
 		return &Operation{Change: &Operation_PutSwitch{switchOp(d)}}, nil
+	case d.Kind == consistency.KindNamespace && d.Namespace != nil:
+		return &Operation{Change: &Operation_PutNamespace{namespaceOp(d)}}, nil
+	case d.Kind == consistency.KindCluster && d.Cluster != nil:
+		return &Operation{Change: &Operation_PutCluster{clusterSettingsOp(d)}}, nil
 	}
 	return nil, fmt.Errorf("datum of kind %d without its value", d.Kind)
 }
@@ -157,6 +162,10 @@ func deleteOperation(k consistency.Key) (*Operation, error) {
 		op.Kind, op.Instance = DatumKind_DATUM_KIND_OVERRIDE, instanceKeyMessage(k.Instance)
 	case consistency.KindSwitch:
 		op.Kind, op.Switch = DatumKind_DATUM_KIND_SWITCH, k.Switch
+	case consistency.KindNamespace:
+		op.Kind = DatumKind_DATUM_KIND_NAMESPACE
+	case consistency.KindCluster:
+		op.Kind, op.Instance = DatumKind_DATUM_KIND_CLUSTER, instanceKeyMessage(k.Instance)
 	default:
 		return nil, fmt.Errorf("key of unknown kind %d", k.Kind)
 	}
@@ -213,6 +222,10 @@ func putDatum(op *Operation) (consistency.Datum, error) {
 		return overrideDatum(c.PutOverride)
 	case *Operation_PutSwitch:
 		return switchDatum(c.PutSwitch)
+	case *Operation_PutNamespace:
+		return namespaceDatum(c.PutNamespace)
+	case *Operation_PutCluster:
+		return clusterDatum(c.PutCluster)
 	}
 	return consistency.Datum{}, fmt.Errorf("%w: unknown operation", errMalformed)
 }
@@ -231,142 +244,12 @@ func deletedKey(m *DeleteOp) (consistency.Key, error) {
 		k.Kind, k.Instance = consistency.KindOverride, instanceKey(m.Instance)
 	case DatumKind_DATUM_KIND_SWITCH:
 		k.Kind, k.Switch = consistency.KindSwitch, m.Switch
+	case DatumKind_DATUM_KIND_NAMESPACE:
+		k = consistency.NamespaceKey(m.Service.GetNamespace())
+	case DatumKind_DATUM_KIND_CLUSTER:
+		k = consistency.ClusterKey(k.Service, m.GetInstance().GetCluster())
 	default:
 		return k, fmt.Errorf("%w: deletion of kind %d", errMalformed, m.Kind)
 	}
 	return k, nil
-}
-
-func instanceOp(d consistency.Datum) *InstanceOp {
-	return &InstanceOp{Service: serviceMessage(d.Service), Publisher: d.Publisher, Instance: instanceMessage(d.Instance)}
-}
-
-func settingsOp(d consistency.Datum) *SettingsOp {
-	kind := ServiceKind_SERVICE_KIND_NONE
-	switch d.Settings.Kind {
-	case naming.KindEphemeral:
-		kind = ServiceKind_SERVICE_KIND_EPHEMERAL
-	case naming.KindPersistent:
-		kind = ServiceKind_SERVICE_KIND_PERSISTENT
-	case naming.KindNone:
-	}
-	return &SettingsOp{Service: serviceMessage(d.Service), Settings: &Settings{
-		Kind:             kind,
-		ProtectThreshold: d.Settings.ProtectThreshold,
-		Metadata:         d.Settings.Metadata,
-		Selector: &Selector{
-			Type:       d.Settings.Selector.Type,
-			Expression: d.Settings.Selector.Expression,
-			Labels:     d.Settings.Selector.Labels,
-		},
-	}}
-}
-
-func overrideOp(d consistency.Datum) *OverrideOp {
-	return &OverrideOp{
-		Service:  serviceMessage(d.Service),
-		Instance: instanceKeyMessage(d.Key.Instance),
-		Override: &Override{Weight: d.Override.Weight, Enabled: d.Override.Enabled, Metadata: d.Override.Metadata},
-	}
-}
-
-func switchOp(d consistency.Datum) *SwitchOp {
-	return &SwitchOp{Name: d.Switch, Value: d.Value}
-}
-
-func switchDatum(m *SwitchOp) (consistency.Datum, error) {
-	if m.GetName() == "" {
-		return consistency.Datum{}, fmt.Errorf("%w: switch without a name", errMalformed)
-	}
-	return consistency.Datum{Key: consistency.Key{Kind: consistency.KindSwitch, Switch: m.Name}, Value: m.Value}, nil
-}
-
-func instanceDatum(m *InstanceOp) (consistency.Datum, error) {
-	if m.GetService() == nil || m.Instance == nil {
-		return consistency.Datum{}, fmt.Errorf("%w: incomplete instance", errMalformed)
-	}
-	i := instance(m.Instance)
-	return consistency.Datum{Key: consistency.Key{
-		Service: serviceKey(m.Service), Kind: consistency.KindInstance, Publisher: m.Publisher, Instance: i.Key(),
-	}, Instance: i}, nil
-}
-
-func settingsDatum(m *SettingsOp) (consistency.Datum, error) {
-	if m.GetService() == nil || m.Settings == nil {
-		return consistency.Datum{}, fmt.Errorf("%w: incomplete settings", errMalformed)
-	}
-	s := &naming.Settings{
-		ProtectThreshold: m.Settings.ProtectThreshold,
-		Metadata:         metadata(m.Settings.Metadata),
-		Selector: naming.Selector{
-			Type:       m.Settings.Selector.GetType(),
-			Expression: m.Settings.Selector.GetExpression(),
-			Labels:     m.Settings.Selector.GetLabels(),
-		},
-	}
-	switch m.Settings.Kind {
-	case ServiceKind_SERVICE_KIND_NONE:
-	case ServiceKind_SERVICE_KIND_EPHEMERAL:
-		s.Kind = naming.KindEphemeral
-	case ServiceKind_SERVICE_KIND_PERSISTENT:
-		s.Kind = naming.KindPersistent
-	default:
-		return consistency.Datum{}, fmt.Errorf("%w: service of kind %d", errMalformed, m.Settings.Kind)
-	}
-	return consistency.Datum{
-		Key:      consistency.Key{Service: serviceKey(m.Service), Kind: consistency.KindSettings},
-		Settings: s,
-	}, nil
-}
-
-func overrideDatum(m *OverrideOp) (consistency.Datum, error) {
-	if m.GetService() == nil || m.Instance == nil || m.Override == nil {
-		return consistency.Datum{}, fmt.Errorf("%w: incomplete override", errMalformed)
-	}
-	return consistency.Datum{
-		Key: consistency.Key{
-			Service: serviceKey(m.Service), Kind: consistency.KindOverride, Instance: instanceKey(m.Instance),
-		},
-		Override: &naming.Override{
-			Weight: m.Override.Weight, Enabled: m.Override.Enabled, Metadata: metadata(m.Override.Metadata),
-		},
-	}, nil
-}
-
-func serviceMessage(k naming.ServiceKey) *ServiceKey {
-	return &ServiceKey{Namespace: k.Namespace, Group: k.Group, Name: k.Name}
-}
-
-func serviceKey(m *ServiceKey) naming.ServiceKey {
-	return naming.ServiceKey{Namespace: m.GetNamespace(), Group: m.GetGroup(), Name: m.GetName()}
-}
-
-func instanceKeyMessage(k naming.InstanceKey) *InstanceKey {
-	return &InstanceKey{Cluster: k.Cluster, Ip: k.IP, Port: uint32(k.Port)}
-}
-
-func instanceKey(m *InstanceKey) naming.InstanceKey {
-	return naming.InstanceKey{Cluster: m.GetCluster(), IP: m.GetIp(), Port: int(m.GetPort())}
-}
-
-func instanceMessage(i *naming.Instance) *Instance {
-	return &Instance{
-		Id: i.ID, Ip: i.IP, Port: uint32(i.Port), Cluster: i.Cluster, Weight: i.Weight,
-		Healthy: i.Healthy, Enabled: i.Enabled, Ephemeral: i.Ephemeral, Metadata: i.Metadata,
-	}
-}
-
-func instance(m *Instance) *naming.Instance {
-	return &naming.Instance{
-		ID: m.GetId(), IP: m.GetIp(), Port: int(m.GetPort()), Cluster: m.GetCluster(), Weight: m.GetWeight(),
-		Healthy: m.GetHealthy(), Enabled: m.GetEnabled(), Ephemeral: m.GetEphemeral(), Metadata: metadata(m.GetMetadata()),
-	}
-}
-
-// metadata returns nil for an empty map, as naming has it.
-func metadata(m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return nil
-	}
-	return m
 }

@@ -33,6 +33,8 @@ const (
 	DatumKind_DATUM_KIND_SETTINGS    DatumKind = 2
 	DatumKind_DATUM_KIND_OVERRIDE    DatumKind = 3
 	DatumKind_DATUM_KIND_SWITCH      DatumKind = 4
+	DatumKind_DATUM_KIND_NAMESPACE   DatumKind = 5
+	DatumKind_DATUM_KIND_CLUSTER     DatumKind = 6
 )
 
 // Enum value maps for DatumKind.
@@ -43,6 +45,8 @@ var (
 		2: "DATUM_KIND_SETTINGS",
 		3: "DATUM_KIND_OVERRIDE",
 		4: "DATUM_KIND_SWITCH",
+		5: "DATUM_KIND_NAMESPACE",
+		6: "DATUM_KIND_CLUSTER",
 	}
 	DatumKind_value = map[string]int32{
 		"DATUM_KIND_UNSPECIFIED": 0,
@@ -50,6 +54,8 @@ var (
 		"DATUM_KIND_SETTINGS":    2,
 		"DATUM_KIND_OVERRIDE":    3,
 		"DATUM_KIND_SWITCH":      4,
+		"DATUM_KIND_NAMESPACE":   5,
+		"DATUM_KIND_CLUSTER":     6,
 	}
 )
 
@@ -197,6 +203,8 @@ type Operation struct {
 	//	*Operation_Delete
 	//	*Operation_PutSwitch
 	//	*Operation_SetCluster
+	//	*Operation_PutNamespace
+	//	*Operation_PutCluster
 	Change        isOperation_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -309,6 +317,24 @@ func (x *Operation) GetSetCluster() *ClusterOp {
 	return nil
 }
 
+func (x *Operation) GetPutNamespace() *NamespaceOp {
+	if x != nil {
+		if x, ok := x.Change.(*Operation_PutNamespace); ok {
+			return x.PutNamespace
+		}
+	}
+	return nil
+}
+
+func (x *Operation) GetPutCluster() *ClusterSettingsOp {
+	if x != nil {
+		if x, ok := x.Change.(*Operation_PutCluster); ok {
+			return x.PutCluster
+		}
+	}
+	return nil
+}
+
 type isOperation_Change interface {
 	isOperation_Change()
 }
@@ -341,6 +367,14 @@ type Operation_SetCluster struct {
 	SetCluster *ClusterOp `protobuf:"bytes,7,opt,name=set_cluster,json=setCluster,proto3,oneof"`
 }
 
+type Operation_PutNamespace struct {
+	PutNamespace *NamespaceOp `protobuf:"bytes,8,opt,name=put_namespace,json=putNamespace,proto3,oneof"`
+}
+
+type Operation_PutCluster struct {
+	PutCluster *ClusterSettingsOp `protobuf:"bytes,9,opt,name=put_cluster,json=putCluster,proto3,oneof"`
+}
+
 func (*Operation_Publish) isOperation_Change() {}
 
 func (*Operation_PutInstance) isOperation_Change() {}
@@ -354,6 +388,10 @@ func (*Operation_Delete) isOperation_Change() {}
 func (*Operation_PutSwitch) isOperation_Change() {}
 
 func (*Operation_SetCluster) isOperation_Change() {}
+
+func (*Operation_PutNamespace) isOperation_Change() {}
+
+func (*Operation_PutCluster) isOperation_Change() {}
 
 // ClusterOp names the nodes that share this log. The first one counts.
 type ClusterOp struct {
@@ -635,10 +673,10 @@ func (x *OverrideOp) GetOverride() *Override {
 
 type DeleteOp struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Service       *ServiceKey            `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Service       *ServiceKey            `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"` // of a namespace its id alone
 	Kind          DatumKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=rollcall.raft.v1.DatumKind" json:"kind,omitempty"`
 	Publisher     string                 `protobuf:"bytes,3,opt,name=publisher,proto3" json:"publisher,omitempty"` // of an instance
-	Instance      *InstanceKey           `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`   // of an instance or override
+	Instance      *InstanceKey           `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`   // of an instance or override; of a cluster its name alone
 	Switch        string                 `protobuf:"bytes,5,opt,name=switch,proto3" json:"switch,omitempty"`       // of a switch; its service is empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -762,6 +800,244 @@ func (x *SwitchOp) GetValue() string {
 	return ""
 }
 
+// NamespaceOp records a namespace.
+type NamespaceOp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Description   string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamespaceOp) Reset() {
+	*x = NamespaceOp{}
+	mi := &file_raftstore_command_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceOp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceOp) ProtoMessage() {}
+
+func (x *NamespaceOp) ProtoReflect() protoreflect.Message {
+	mi := &file_raftstore_command_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceOp.ProtoReflect.Descriptor instead.
+func (*NamespaceOp) Descriptor() ([]byte, []int) {
+	return file_raftstore_command_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NamespaceOp) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *NamespaceOp) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NamespaceOp) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+// ClusterSettingsOp stores what an operator wrote about one cluster of a service.
+type ClusterSettingsOp struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Service         *ServiceKey            `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Cluster         string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	CheckPort       uint32                 `protobuf:"varint,3,opt,name=check_port,json=checkPort,proto3" json:"check_port,omitempty"`
+	UseInstancePort bool                   `protobuf:"varint,4,opt,name=use_instance_port,json=useInstancePort,proto3" json:"use_instance_port,omitempty"`
+	Checker         *Checker               `protobuf:"bytes,5,opt,name=checker,proto3" json:"checker,omitempty"`
+	Metadata        map[string]string      `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ClusterSettingsOp) Reset() {
+	*x = ClusterSettingsOp{}
+	mi := &file_raftstore_command_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterSettingsOp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterSettingsOp) ProtoMessage() {}
+
+func (x *ClusterSettingsOp) ProtoReflect() protoreflect.Message {
+	mi := &file_raftstore_command_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterSettingsOp.ProtoReflect.Descriptor instead.
+func (*ClusterSettingsOp) Descriptor() ([]byte, []int) {
+	return file_raftstore_command_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ClusterSettingsOp) GetService() *ServiceKey {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+func (x *ClusterSettingsOp) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ClusterSettingsOp) GetCheckPort() uint32 {
+	if x != nil {
+		return x.CheckPort
+	}
+	return 0
+}
+
+func (x *ClusterSettingsOp) GetUseInstancePort() bool {
+	if x != nil {
+		return x.UseInstancePort
+	}
+	return false
+}
+
+func (x *ClusterSettingsOp) GetChecker() *Checker {
+	if x != nil {
+		return x.Checker
+	}
+	return nil
+}
+
+func (x *ClusterSettingsOp) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+type Checker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Headers       string                 `protobuf:"bytes,3,opt,name=headers,proto3" json:"headers,omitempty"`
+	ExpectedCode  int32                  `protobuf:"varint,4,opt,name=expected_code,json=expectedCode,proto3" json:"expected_code,omitempty"`
+	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	Password      string                 `protobuf:"bytes,6,opt,name=password,proto3" json:"password,omitempty"`
+	Command       string                 `protobuf:"bytes,7,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checker) Reset() {
+	*x = Checker{}
+	mi := &file_raftstore_command_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checker) ProtoMessage() {}
+
+func (x *Checker) ProtoReflect() protoreflect.Message {
+	mi := &file_raftstore_command_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checker.ProtoReflect.Descriptor instead.
+func (*Checker) Descriptor() ([]byte, []int) {
+	return file_raftstore_command_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Checker) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Checker) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Checker) GetHeaders() string {
+	if x != nil {
+		return x.Headers
+	}
+	return ""
+}
+
+func (x *Checker) GetExpectedCode() int32 {
+	if x != nil {
+		return x.ExpectedCode
+	}
+	return 0
+}
+
+func (x *Checker) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Checker) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+func (x *Checker) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 type ServiceKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -773,7 +1049,7 @@ type ServiceKey struct {
 
 func (x *ServiceKey) Reset() {
 	*x = ServiceKey{}
-	mi := &file_raftstore_command_proto_msgTypes[9]
+	mi := &file_raftstore_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +1061,7 @@ func (x *ServiceKey) String() string {
 func (*ServiceKey) ProtoMessage() {}
 
 func (x *ServiceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[9]
+	mi := &file_raftstore_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +1074,7 @@ func (x *ServiceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceKey.ProtoReflect.Descriptor instead.
 func (*ServiceKey) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{9}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ServiceKey) GetNamespace() string {
@@ -833,7 +1109,7 @@ type InstanceKey struct {
 
 func (x *InstanceKey) Reset() {
 	*x = InstanceKey{}
-	mi := &file_raftstore_command_proto_msgTypes[10]
+	mi := &file_raftstore_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +1121,7 @@ func (x *InstanceKey) String() string {
 func (*InstanceKey) ProtoMessage() {}
 
 func (x *InstanceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[10]
+	mi := &file_raftstore_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1134,7 @@ func (x *InstanceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceKey.ProtoReflect.Descriptor instead.
 func (*InstanceKey) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{10}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InstanceKey) GetCluster() string {
@@ -899,7 +1175,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_raftstore_command_proto_msgTypes[11]
+	mi := &file_raftstore_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1187,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[11]
+	mi := &file_raftstore_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1200,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{11}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Instance) GetId() string {
@@ -1002,7 +1278,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_raftstore_command_proto_msgTypes[12]
+	mi := &file_raftstore_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1290,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[12]
+	mi := &file_raftstore_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1303,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{12}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Settings) GetKind() ServiceKind {
@@ -1069,7 +1345,7 @@ type Selector struct {
 
 func (x *Selector) Reset() {
 	*x = Selector{}
-	mi := &file_raftstore_command_proto_msgTypes[13]
+	mi := &file_raftstore_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1357,7 @@ func (x *Selector) String() string {
 func (*Selector) ProtoMessage() {}
 
 func (x *Selector) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[13]
+	mi := &file_raftstore_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1370,7 @@ func (x *Selector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selector.ProtoReflect.Descriptor instead.
 func (*Selector) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{13}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Selector) GetType() string {
@@ -1129,7 +1405,7 @@ type Override struct {
 
 func (x *Override) Reset() {
 	*x = Override{}
-	mi := &file_raftstore_command_proto_msgTypes[14]
+	mi := &file_raftstore_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1417,7 @@ func (x *Override) String() string {
 func (*Override) ProtoMessage() {}
 
 func (x *Override) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[14]
+	mi := &file_raftstore_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1430,7 @@ func (x *Override) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Override.ProtoReflect.Descriptor instead.
 func (*Override) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{14}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Override) GetWeight() float64 {
@@ -1192,7 +1468,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftstore_command_proto_msgTypes[15]
+	mi := &file_raftstore_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1480,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[15]
+	mi := &file_raftstore_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1493,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{15}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1266,6 +1542,8 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Override
 	//	*SnapshotRecord_Switch
 	//	*SnapshotRecord_Request
+	//	*SnapshotRecord_Namespace
+	//	*SnapshotRecord_Cluster
 	Content       isSnapshotRecord_Content `protobuf_oneof:"content"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1273,7 +1551,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftstore_command_proto_msgTypes[16]
+	mi := &file_raftstore_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1563,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[16]
+	mi := &file_raftstore_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1576,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{16}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SnapshotRecord) GetVersion() uint64 {
@@ -1360,6 +1638,24 @@ func (x *SnapshotRecord) GetRequest() *RequestRecord {
 	return nil
 }
 
+func (x *SnapshotRecord) GetNamespace() *NamespaceOp {
+	if x != nil {
+		if x, ok := x.Content.(*SnapshotRecord_Namespace); ok {
+			return x.Namespace
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetCluster() *ClusterSettingsOp {
+	if x != nil {
+		if x, ok := x.Content.(*SnapshotRecord_Cluster); ok {
+			return x.Cluster
+		}
+	}
+	return nil
+}
+
 type isSnapshotRecord_Content interface {
 	isSnapshotRecord_Content()
 }
@@ -1384,6 +1680,14 @@ type SnapshotRecord_Request struct {
 	Request *RequestRecord `protobuf:"bytes,6,opt,name=request,proto3,oneof"`
 }
 
+type SnapshotRecord_Namespace struct {
+	Namespace *NamespaceOp `protobuf:"bytes,7,opt,name=namespace,proto3,oneof"`
+}
+
+type SnapshotRecord_Cluster struct {
+	Cluster *ClusterSettingsOp `protobuf:"bytes,8,opt,name=cluster,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Instance) isSnapshotRecord_Content() {}
 
 func (*SnapshotRecord_Settings) isSnapshotRecord_Content() {}
@@ -1393,6 +1697,10 @@ func (*SnapshotRecord_Override) isSnapshotRecord_Content() {}
 func (*SnapshotRecord_Switch) isSnapshotRecord_Content() {}
 
 func (*SnapshotRecord_Request) isSnapshotRecord_Content() {}
+
+func (*SnapshotRecord_Namespace) isSnapshotRecord_Content() {}
+
+func (*SnapshotRecord_Cluster) isSnapshotRecord_Content() {}
 
 // RequestRecord remembers a write that carried a request.
 type RequestRecord struct {
@@ -1405,7 +1713,7 @@ type RequestRecord struct {
 
 func (x *RequestRecord) Reset() {
 	*x = RequestRecord{}
-	mi := &file_raftstore_command_proto_msgTypes[17]
+	mi := &file_raftstore_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1725,7 @@ func (x *RequestRecord) String() string {
 func (*RequestRecord) ProtoMessage() {}
 
 func (x *RequestRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_command_proto_msgTypes[17]
+	mi := &file_raftstore_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1738,7 @@ func (x *RequestRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRecord.ProtoReflect.Descriptor instead.
 func (*RequestRecord) Descriptor() ([]byte, []int) {
-	return file_raftstore_command_proto_rawDescGZIP(), []int{17}
+	return file_raftstore_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RequestRecord) GetRequest() []byte {
@@ -1456,7 +1764,7 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x1b.rollcall.raft.v1.OperationR\n" +
 	"operations\x12\x17\n" +
-	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\"\xe4\x03\n" +
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\"\xf2\x04\n" +
 	"\tOperation\x12\x18\n" +
 	"\arequest\x18\x0f \x01(\fR\arequest\x127\n" +
 	"\apublish\x18\x01 \x01(\v2\x1b.rollcall.raft.v1.PublishOpH\x00R\apublish\x12A\n" +
@@ -1467,7 +1775,10 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"\n" +
 	"put_switch\x18\x06 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\tputSwitch\x12>\n" +
 	"\vset_cluster\x18\a \x01(\v2\x1b.rollcall.raft.v1.ClusterOpH\x00R\n" +
-	"setClusterB\b\n" +
+	"setCluster\x12D\n" +
+	"\rput_namespace\x18\b \x01(\v2\x1d.rollcall.raft.v1.NamespaceOpH\x00R\fputNamespace\x12F\n" +
+	"\vput_cluster\x18\t \x01(\v2#.rollcall.raft.v1.ClusterSettingsOpH\x00R\n" +
+	"putClusterB\b\n" +
 	"\x06change\"\x1b\n" +
 	"\tClusterOp\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x9b\x01\n" +
@@ -1497,7 +1808,30 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"\x06switch\x18\x05 \x01(\tR\x06switch\"4\n" +
 	"\bSwitchOp\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"T\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"S\n" +
+	"\vNamespaceOp\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\"\xf1\x02\n" +
+	"\x11ClusterSettingsOp\x126\n" +
+	"\aservice\x18\x01 \x01(\v2\x1c.rollcall.raft.v1.ServiceKeyR\aservice\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x12\x1d\n" +
+	"\n" +
+	"check_port\x18\x03 \x01(\rR\tcheckPort\x12*\n" +
+	"\x11use_instance_port\x18\x04 \x01(\bR\x0fuseInstancePort\x123\n" +
+	"\achecker\x18\x05 \x01(\v2\x19.rollcall.raft.v1.CheckerR\achecker\x12M\n" +
+	"\bmetadata\x18\x06 \x03(\v21.rollcall.raft.v1.ClusterSettingsOp.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\x01\n" +
+	"\aChecker\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x18\n" +
+	"\aheaders\x18\x03 \x01(\tR\aheaders\x12#\n" +
+	"\rexpected_code\x18\x04 \x01(\x05R\fexpectedCode\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x12\x1a\n" +
+	"\bpassword\x18\x06 \x01(\tR\bpassword\x12\x18\n" +
+	"\acommand\x18\a \x01(\tR\acommand\"T\n" +
 	"\n" +
 	"ServiceKey\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1546,24 +1880,28 @@ const file_raftstore_command_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
 	"\arecords\x18\x03 \x01(\x04R\arecords\x12\x18\n" +
 	"\acluster\x18\x04 \x01(\tR\acluster\x12\x17\n" +
-	"\atime_ms\x18\x05 \x01(\x04R\x06timeMs\"\xdc\x02\n" +
+	"\atime_ms\x18\x05 \x01(\x04R\x06timeMs\"\xdc\x03\n" +
 	"\x0eSnapshotRecord\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12:\n" +
 	"\binstance\x18\x02 \x01(\v2\x1c.rollcall.raft.v1.InstanceOpH\x00R\binstance\x12:\n" +
 	"\bsettings\x18\x03 \x01(\v2\x1c.rollcall.raft.v1.SettingsOpH\x00R\bsettings\x12:\n" +
 	"\boverride\x18\x04 \x01(\v2\x1c.rollcall.raft.v1.OverrideOpH\x00R\boverride\x124\n" +
 	"\x06switch\x18\x05 \x01(\v2\x1a.rollcall.raft.v1.SwitchOpH\x00R\x06switch\x12;\n" +
-	"\arequest\x18\x06 \x01(\v2\x1f.rollcall.raft.v1.RequestRecordH\x00R\arequestB\t\n" +
+	"\arequest\x18\x06 \x01(\v2\x1f.rollcall.raft.v1.RequestRecordH\x00R\arequest\x12=\n" +
+	"\tnamespace\x18\a \x01(\v2\x1d.rollcall.raft.v1.NamespaceOpH\x00R\tnamespace\x12?\n" +
+	"\acluster\x18\b \x01(\v2#.rollcall.raft.v1.ClusterSettingsOpH\x00R\aclusterB\t\n" +
 	"\acontent\"B\n" +
 	"\rRequestRecord\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\fR\arequest\x12\x17\n" +
-	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs*\x89\x01\n" +
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs*\xbb\x01\n" +
 	"\tDatumKind\x12\x1a\n" +
 	"\x16DATUM_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DATUM_KIND_INSTANCE\x10\x01\x12\x17\n" +
 	"\x13DATUM_KIND_SETTINGS\x10\x02\x12\x17\n" +
 	"\x13DATUM_KIND_OVERRIDE\x10\x03\x12\x15\n" +
-	"\x11DATUM_KIND_SWITCH\x10\x04*]\n" +
+	"\x11DATUM_KIND_SWITCH\x10\x04\x12\x18\n" +
+	"\x14DATUM_KIND_NAMESPACE\x10\x05\x12\x16\n" +
+	"\x12DATUM_KIND_CLUSTER\x10\x06*]\n" +
 	"\vServiceKind\x12\x15\n" +
 	"\x11SERVICE_KIND_NONE\x10\x00\x12\x1a\n" +
 	"\x16SERVICE_KIND_EPHEMERAL\x10\x01\x12\x1b\n" +
@@ -1582,31 +1920,35 @@ func file_raftstore_command_proto_rawDescGZIP() []byte {
 }
 
 var file_raftstore_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_raftstore_command_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_raftstore_command_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_raftstore_command_proto_goTypes = []any{
-	(DatumKind)(0),         // 0: rollcall.raft.v1.DatumKind
-	(ServiceKind)(0),       // 1: rollcall.raft.v1.ServiceKind
-	(*Command)(nil),        // 2: rollcall.raft.v1.Command
-	(*Operation)(nil),      // 3: rollcall.raft.v1.Operation
-	(*ClusterOp)(nil),      // 4: rollcall.raft.v1.ClusterOp
-	(*PublishOp)(nil),      // 5: rollcall.raft.v1.PublishOp
-	(*InstanceOp)(nil),     // 6: rollcall.raft.v1.InstanceOp
-	(*SettingsOp)(nil),     // 7: rollcall.raft.v1.SettingsOp
-	(*OverrideOp)(nil),     // 8: rollcall.raft.v1.OverrideOp
-	(*DeleteOp)(nil),       // 9: rollcall.raft.v1.DeleteOp
-	(*SwitchOp)(nil),       // 10: rollcall.raft.v1.SwitchOp
-	(*ServiceKey)(nil),     // 11: rollcall.raft.v1.ServiceKey
-	(*InstanceKey)(nil),    // 12: rollcall.raft.v1.InstanceKey
-	(*Instance)(nil),       // 13: rollcall.raft.v1.Instance
-	(*Settings)(nil),       // 14: rollcall.raft.v1.Settings
-	(*Selector)(nil),       // 15: rollcall.raft.v1.Selector
-	(*Override)(nil),       // 16: rollcall.raft.v1.Override
-	(*SnapshotHeader)(nil), // 17: rollcall.raft.v1.SnapshotHeader
-	(*SnapshotRecord)(nil), // 18: rollcall.raft.v1.SnapshotRecord
-	(*RequestRecord)(nil),  // 19: rollcall.raft.v1.RequestRecord
-	nil,                    // 20: rollcall.raft.v1.Instance.MetadataEntry
-	nil,                    // 21: rollcall.raft.v1.Settings.MetadataEntry
-	nil,                    // 22: rollcall.raft.v1.Override.MetadataEntry
+	(DatumKind)(0),            // 0: rollcall.raft.v1.DatumKind
+	(ServiceKind)(0),          // 1: rollcall.raft.v1.ServiceKind
+	(*Command)(nil),           // 2: rollcall.raft.v1.Command
+	(*Operation)(nil),         // 3: rollcall.raft.v1.Operation
+	(*ClusterOp)(nil),         // 4: rollcall.raft.v1.ClusterOp
+	(*PublishOp)(nil),         // 5: rollcall.raft.v1.PublishOp
+	(*InstanceOp)(nil),        // 6: rollcall.raft.v1.InstanceOp
+	(*SettingsOp)(nil),        // 7: rollcall.raft.v1.SettingsOp
+	(*OverrideOp)(nil),        // 8: rollcall.raft.v1.OverrideOp
+	(*DeleteOp)(nil),          // 9: rollcall.raft.v1.DeleteOp
+	(*SwitchOp)(nil),          // 10: rollcall.raft.v1.SwitchOp
+	(*NamespaceOp)(nil),       // 11: rollcall.raft.v1.NamespaceOp
+	(*ClusterSettingsOp)(nil), // 12: rollcall.raft.v1.ClusterSettingsOp
+	(*Checker)(nil),           // 13: rollcall.raft.v1.Checker
+	(*ServiceKey)(nil),        // 14: rollcall.raft.v1.ServiceKey
+	(*InstanceKey)(nil),       // 15: rollcall.raft.v1.InstanceKey
+	(*Instance)(nil),          // 16: rollcall.raft.v1.Instance
+	(*Settings)(nil),          // 17: rollcall.raft.v1.Settings
+	(*Selector)(nil),          // 18: rollcall.raft.v1.Selector
+	(*Override)(nil),          // 19: rollcall.raft.v1.Override
+	(*SnapshotHeader)(nil),    // 20: rollcall.raft.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 21: rollcall.raft.v1.SnapshotRecord
+	(*RequestRecord)(nil),     // 22: rollcall.raft.v1.RequestRecord
+	nil,                       // 23: rollcall.raft.v1.ClusterSettingsOp.MetadataEntry
+	nil,                       // 24: rollcall.raft.v1.Instance.MetadataEntry
+	nil,                       // 25: rollcall.raft.v1.Settings.MetadataEntry
+	nil,                       // 26: rollcall.raft.v1.Override.MetadataEntry
 }
 var file_raftstore_command_proto_depIdxs = []int32{
 	3,  // 0: rollcall.raft.v1.Command.operations:type_name -> rollcall.raft.v1.Operation
@@ -1617,33 +1959,40 @@ var file_raftstore_command_proto_depIdxs = []int32{
 	9,  // 5: rollcall.raft.v1.Operation.delete:type_name -> rollcall.raft.v1.DeleteOp
 	10, // 6: rollcall.raft.v1.Operation.put_switch:type_name -> rollcall.raft.v1.SwitchOp
 	4,  // 7: rollcall.raft.v1.Operation.set_cluster:type_name -> rollcall.raft.v1.ClusterOp
-	11, // 8: rollcall.raft.v1.PublishOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	13, // 9: rollcall.raft.v1.PublishOp.instances:type_name -> rollcall.raft.v1.Instance
-	11, // 10: rollcall.raft.v1.InstanceOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	13, // 11: rollcall.raft.v1.InstanceOp.instance:type_name -> rollcall.raft.v1.Instance
-	11, // 12: rollcall.raft.v1.SettingsOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	14, // 13: rollcall.raft.v1.SettingsOp.settings:type_name -> rollcall.raft.v1.Settings
-	11, // 14: rollcall.raft.v1.OverrideOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	12, // 15: rollcall.raft.v1.OverrideOp.instance:type_name -> rollcall.raft.v1.InstanceKey
-	16, // 16: rollcall.raft.v1.OverrideOp.override:type_name -> rollcall.raft.v1.Override
-	11, // 17: rollcall.raft.v1.DeleteOp.service:type_name -> rollcall.raft.v1.ServiceKey
-	0,  // 18: rollcall.raft.v1.DeleteOp.kind:type_name -> rollcall.raft.v1.DatumKind
-	12, // 19: rollcall.raft.v1.DeleteOp.instance:type_name -> rollcall.raft.v1.InstanceKey
-	20, // 20: rollcall.raft.v1.Instance.metadata:type_name -> rollcall.raft.v1.Instance.MetadataEntry
-	1,  // 21: rollcall.raft.v1.Settings.kind:type_name -> rollcall.raft.v1.ServiceKind
-	21, // 22: rollcall.raft.v1.Settings.metadata:type_name -> rollcall.raft.v1.Settings.MetadataEntry
-	15, // 23: rollcall.raft.v1.Settings.selector:type_name -> rollcall.raft.v1.Selector
-	22, // 24: rollcall.raft.v1.Override.metadata:type_name -> rollcall.raft.v1.Override.MetadataEntry
-	6,  // 25: rollcall.raft.v1.SnapshotRecord.instance:type_name -> rollcall.raft.v1.InstanceOp
-	7,  // 26: rollcall.raft.v1.SnapshotRecord.settings:type_name -> rollcall.raft.v1.SettingsOp
-	8,  // 27: rollcall.raft.v1.SnapshotRecord.override:type_name -> rollcall.raft.v1.OverrideOp
-	10, // 28: rollcall.raft.v1.SnapshotRecord.switch:type_name -> rollcall.raft.v1.SwitchOp
-	19, // 29: rollcall.raft.v1.SnapshotRecord.request:type_name -> rollcall.raft.v1.RequestRecord
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	11, // 8: rollcall.raft.v1.Operation.put_namespace:type_name -> rollcall.raft.v1.NamespaceOp
+	12, // 9: rollcall.raft.v1.Operation.put_cluster:type_name -> rollcall.raft.v1.ClusterSettingsOp
+	14, // 10: rollcall.raft.v1.PublishOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	16, // 11: rollcall.raft.v1.PublishOp.instances:type_name -> rollcall.raft.v1.Instance
+	14, // 12: rollcall.raft.v1.InstanceOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	16, // 13: rollcall.raft.v1.InstanceOp.instance:type_name -> rollcall.raft.v1.Instance
+	14, // 14: rollcall.raft.v1.SettingsOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	17, // 15: rollcall.raft.v1.SettingsOp.settings:type_name -> rollcall.raft.v1.Settings
+	14, // 16: rollcall.raft.v1.OverrideOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	15, // 17: rollcall.raft.v1.OverrideOp.instance:type_name -> rollcall.raft.v1.InstanceKey
+	19, // 18: rollcall.raft.v1.OverrideOp.override:type_name -> rollcall.raft.v1.Override
+	14, // 19: rollcall.raft.v1.DeleteOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	0,  // 20: rollcall.raft.v1.DeleteOp.kind:type_name -> rollcall.raft.v1.DatumKind
+	15, // 21: rollcall.raft.v1.DeleteOp.instance:type_name -> rollcall.raft.v1.InstanceKey
+	14, // 22: rollcall.raft.v1.ClusterSettingsOp.service:type_name -> rollcall.raft.v1.ServiceKey
+	13, // 23: rollcall.raft.v1.ClusterSettingsOp.checker:type_name -> rollcall.raft.v1.Checker
+	23, // 24: rollcall.raft.v1.ClusterSettingsOp.metadata:type_name -> rollcall.raft.v1.ClusterSettingsOp.MetadataEntry
+	24, // 25: rollcall.raft.v1.Instance.metadata:type_name -> rollcall.raft.v1.Instance.MetadataEntry
+	1,  // 26: rollcall.raft.v1.Settings.kind:type_name -> rollcall.raft.v1.ServiceKind
+	25, // 27: rollcall.raft.v1.Settings.metadata:type_name -> rollcall.raft.v1.Settings.MetadataEntry
+	18, // 28: rollcall.raft.v1.Settings.selector:type_name -> rollcall.raft.v1.Selector
+	26, // 29: rollcall.raft.v1.Override.metadata:type_name -> rollcall.raft.v1.Override.MetadataEntry
+	6,  // 30: rollcall.raft.v1.SnapshotRecord.instance:type_name -> rollcall.raft.v1.InstanceOp
+	7,  // 31: rollcall.raft.v1.SnapshotRecord.settings:type_name -> rollcall.raft.v1.SettingsOp
+	8,  // 32: rollcall.raft.v1.SnapshotRecord.override:type_name -> rollcall.raft.v1.OverrideOp
+	10, // 33: rollcall.raft.v1.SnapshotRecord.switch:type_name -> rollcall.raft.v1.SwitchOp
+	22, // 34: rollcall.raft.v1.SnapshotRecord.request:type_name -> rollcall.raft.v1.RequestRecord
+	11, // 35: rollcall.raft.v1.SnapshotRecord.namespace:type_name -> rollcall.raft.v1.NamespaceOp
+	12, // 36: rollcall.raft.v1.SnapshotRecord.cluster:type_name -> rollcall.raft.v1.ClusterSettingsOp
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_raftstore_command_proto_init() }
@@ -1659,13 +2008,17 @@ func file_raftstore_command_proto_init() {
 		(*Operation_Delete)(nil),
 		(*Operation_PutSwitch)(nil),
 		(*Operation_SetCluster)(nil),
+		(*Operation_PutNamespace)(nil),
+		(*Operation_PutCluster)(nil),
 	}
-	file_raftstore_command_proto_msgTypes[16].OneofWrappers = []any{
+	file_raftstore_command_proto_msgTypes[19].OneofWrappers = []any{
 		(*SnapshotRecord_Instance)(nil),
 		(*SnapshotRecord_Settings)(nil),
 		(*SnapshotRecord_Override)(nil),
 		(*SnapshotRecord_Switch)(nil),
 		(*SnapshotRecord_Request)(nil),
+		(*SnapshotRecord_Namespace)(nil),
+		(*SnapshotRecord_Cluster)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1673,7 +2026,7 @@ func file_raftstore_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftstore_command_proto_rawDesc), len(file_raftstore_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

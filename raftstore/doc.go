@@ -83,15 +83,15 @@
 // read and were put aside), commit (how far the log is known to be committed) and
 // nodes.json (the names and addresses of the servers, as known last).
 //
-// A log entry is a version byte, now 2, the CRC-32C of the rest in four bytes, and
+// A log entry is a version byte, now 3, the CRC-32C of the rest in four bytes, and
 // the message Command of command.proto: one or more operations and the leader's
 // time. A snapshot is the line "rollcall snapshot", a SnapshotHeader with the format
-// number (now 2), the index, the cluster id and the number of records, then the
+// number (now 3), the index, the cluster id and the number of records, then the
 // SnapshotRecords, requests first and then datums by key, each message with its
 // length in front as a varint; and the SHA-256 of all that. The library adds a CRC of
 // its own, which says nothing about a file that was already wrong when it was handed
-// over. A backup is the same file. Entries of version 1 and snapshots of format 1 are
-// read too.
+// over. A backup is the same file. Entries of versions 1 and 2
+// and snapshots of formats 1 and 2 are read too.
 //
 // A connection begins with the line "rollcall raft 1", the id of the server that is
 // meant and the cluster id of who dials (36 bytes each, zeros when unknown); then

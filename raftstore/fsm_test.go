@@ -44,7 +44,7 @@ func TestFSM_MalformedCommandStopsIt(t *testing.T) {
 		says string
 	}{
 		"empty":             {nil, "it is empty"},
-		"newer version":     {append([]byte{commandVersion + 1}, good[1:]...), "command version 3 is unknown"},
+		"newer version":     {append([]byte{commandVersion + 1}, good[1:]...), "command version 4 is unknown"},
 		"no operation":      {framed(nil), "malformed"},
 		"cut short":         {[]byte{commandVersion, 1, 2}, "cut short"},
 		"truncated":         {good[:len(good)-3], "checksum"},
@@ -56,6 +56,8 @@ func TestFSM_MalformedCommandStopsIt(t *testing.T) {
 		"no service":        {command(&Operation{Change: &Operation_Publish{&PublishOp{Publisher: "p"}}}), "without a service"},
 		"no instance":       {command(&Operation{Change: &Operation_PutInstance{&InstanceOp{Service: &ServiceKey{}}}}), "incomplete instance"},
 		"no settings":       {command(&Operation{Change: &Operation_PutSettings{&SettingsOp{Service: &ServiceKey{}}}}), "incomplete settings"},
+		"no namespace":      {command(&Operation{Change: &Operation_PutNamespace{&NamespaceOp{Name: "n"}}}), "without an id"},
+		"no cluster":        {command(&Operation{Change: &Operation_PutCluster{&ClusterSettingsOp{Service: &ServiceKey{}, Checker: &Checker{}}}}), "incomplete settings of a cluster"},
 		"no override":       {command(&Operation{Change: &Operation_PutOverride{&OverrideOp{Service: &ServiceKey{}}}}), "incomplete override"},
 		"unknown kind": {command(&Operation{Change: &Operation_PutSettings{&SettingsOp{
 			Service: &ServiceKey{}, Settings: &Settings{Kind: 9},

@@ -20,7 +20,9 @@ import (
 
 const (
 	snapshotMagic  = "rollcall snapshot\n"
-	snapshotFormat = 2 // format 1 had no name of the nodes, no time and no requests
+	// Format 1 had no name of the nodes, no time and no requests; format 2 no
+	// namespaces and no settings of clusters.
+	snapshotFormat = 3
 	// maxRecord bounds what one record of a damaged snapshot can make us allocate.
 	maxRecord = 64 << 20
 )
@@ -117,6 +119,10 @@ func snapshotRecord(d consistency.Datum) *SnapshotRecord {
 		r.Content = &SnapshotRecord_Override{overrideOp(d)}
 	case consistency.KindSwitch:
 		r.Content = &SnapshotRecord_Switch{switchOp(d)}
+	case consistency.KindNamespace:
+		r.Content = &SnapshotRecord_Namespace{namespaceOp(d)}
+	case consistency.KindCluster:
+		r.Content = &SnapshotRecord_Cluster{clusterSettingsOp(d)}
 	}
 	return r
 }
@@ -215,6 +221,10 @@ func recordDatum(r *SnapshotRecord) (d consistency.Datum, err error) {
 		d, err = overrideDatum(c.Override)
 	case *SnapshotRecord_Switch:
 		d, err = switchDatum(c.Switch)
+	case *SnapshotRecord_Namespace:
+		d, err = namespaceDatum(c.Namespace)
+	case *SnapshotRecord_Cluster:
+		d, err = clusterDatum(c.Cluster)
 	default:
 		err = errors.New("unknown kind of record")
 	}

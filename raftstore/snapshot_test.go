@@ -126,11 +126,11 @@ func TestSnapshot_DamageIsFound(t *testing.T) {
 	damaged := bytes.Clone(newer)
 	damaged[len(damaged)-40] ^= 1
 	err := target.Restore(io.NopCloser(bytes.NewReader(damaged)))
-	require.ErrorContains(t, err, "format 3 is unknown")
+	require.ErrorContains(t, err, "format 4 is unknown")
 	require.NotErrorIs(t, err, errNewer, "the format may be what is damaged")
 	require.NoError(t, target.failure())
 	err = target.Restore(io.NopCloser(bytes.NewReader(newer)))
-	require.ErrorContains(t, err, "format 3 is unknown")
+	require.ErrorContains(t, err, "format 4 is unknown")
 	require.ErrorIs(t, err, errNewer)
 	require.Equal(t, err, target.failure())
 }
@@ -152,7 +152,7 @@ func TestStart_NewerData_IsRefused(t *testing.T) {
 		whole, err := os.ReadFile(path)
 		require.NoError(t, err)
 		replaceState(t, newer, ofNewerFormat(whole))
-		startRefused(t, cfg, "format 3 is unknown")
+		startRefused(t, cfg, "format 4 is unknown")
 		require.FileExists(t, path)
 	})
 	t.Run("log entry", func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestStart_NewerData_IsRefused(t *testing.T) {
 		require.NoError(t, writeCommit(cfg.Dir, last+1))
 		require.NoError(t, s.Close())
 		_, cfg.Transport = raft.NewInmemTransport("")
-		startRefused(t, cfg, "command version 3 is unknown")
+		startRefused(t, cfg, "command version 4 is unknown")
 	})
 }
 

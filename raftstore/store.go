@@ -498,6 +498,14 @@ func (s *Store) Stat(svc naming.ServiceKey) consistency.Stat { return s.table.St
 // Services implements [consistency.Store].
 func (s *Store) Services(namespace string) []naming.ServiceKey { return s.table.Services(namespace) }
 
+// Namespaces implements [consistency.Store].
+func (s *Store) Namespaces() []naming.Namespace { return s.table.Namespaces() }
+
+// Publications implements [consistency.Store].
+func (s *Store) Publications(svc naming.ServiceKey) []consistency.Publication {
+	return s.table.Publications(svc)
+}
+
 // Switches implements [consistency.Store].
 func (s *Store) Switches() map[string]string { return s.table.Switches() }
 

@@ -39,6 +39,9 @@ func Run(t *testing.T, open func(t *testing.T) consistency.Store) {
 		{"put and delete change one instance", putAndDeleteInstance},
 		{"put settings", putSettings},
 		{"put overrides", putOverride},
+		{"put settings of clusters", putCluster},
+		{"put namespaces", putNamespace},
+		{"publications are told by publisher", publicationsSorted},
 		{"deleting what is absent is no error", deleteAbsent},
 		{"the newest version of an address wins", newestWins},
 		{"instances are sorted", instancesSorted},
@@ -269,6 +272,63 @@ func putOverride(f *fixture) {
 	require.Empty(f, s.Overrides)
 	f.publish(svc, "p")
 	require.Zero(f, f.Stat(svc))
+}
+
+func putCluster(f *fixture) {
+	svc := key("a")
+	k := consistency.ClusterKey(svc, "c1")
+	want := &naming.Cluster{CheckPort: 81, Checker: naming.Checker{
+		Type: naming.CheckHTTP, Path: "/ping?x=1", Headers: "A:b|C:d", ExpectedCode: 204, User: "u", Password: "p", Command: "select 1",
+	}, Metadata: map[string]string{"k": "v"}}
+	require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: k, Cluster: want}))
+	other := naming.DefaultClusterSettings()
+	require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: consistency.ClusterKey(svc, "c2"), Cluster: other}))
+	s, ok := f.Service(svc)
+	require.True(f, ok)
+	require.Equal(f, map[string]*naming.Cluster{"c1": want, "c2": other}, s.Clusters)
+	require.Equal(f, consistency.Stat{Exists: true}, f.Stat(svc))
+	require.Equal(f, 2, f.notices(svc))
+
+	require.NoError(f, f.Delete(f.Context(), k))
+	require.NoError(f, f.Delete(f.Context(), k), "an absent one is no error")
+	s, _ = f.Service(svc)
+	require.Equal(f, map[string]*naming.Cluster{"c2": other}, s.Clusters)
+	require.NoError(f, f.Delete(f.Context(), consistency.ClusterKey(svc, "c2")))
+	require.Zero(f, f.Stat(svc))
+	require.Equal(f, 4, f.notices(svc))
+}
+
+func putNamespace(f *fixture) {
+	require.Empty(f, f.Namespaces())
+	put := func(n naming.Namespace) {
+		require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: consistency.NamespaceKey(n.ID), Namespace: &n}))
+	}
+	dev, qa := naming.Namespace{ID: "dev", Name: "Dev \u00e9", Description: "d"}, naming.Namespace{ID: "a-qa"}
+	put(dev)
+	put(qa)
+	if f.Namespaces() == nil {
+		f.Skip("a store of ephemeral data holds no namespaces")
+	}
+	require.Equal(f, []naming.Namespace{qa, dev}, f.Namespaces())
+	dev.Name = "other"
+	put(dev)
+	require.Equal(f, []naming.Namespace{qa, dev}, f.Namespaces())
+	require.Empty(f, f.Services(""), "a namespace is no service")
+	require.NoError(f, f.Delete(f.Context(), consistency.NamespaceKey("dev")))
+	require.NoError(f, f.Delete(f.Context(), consistency.NamespaceKey("dev")), "an absent one is no error")
+	require.Equal(f, []naming.Namespace{qa}, f.Namespaces())
+}
+
+func publicationsSorted(f *fixture) {
+	svc := key("a")
+	require.Empty(f, f.Publications(svc))
+	f.publish(svc, "q", host(2, 1), host(3, 1))
+	f.publish(svc, "p", host(1, 1))
+	f.publish(key("b"), "r", host(1, 1))
+	require.Equal(f, []consistency.Publication{
+		{Service: svc, Publisher: "p", Instances: []*naming.Instance{host(1, 1)}},
+		{Service: svc, Publisher: "q", Instances: []*naming.Instance{host(2, 1), host(3, 1)}},
+	}, f.Publications(svc))
 }
 
 func deleteAbsent(f *fixture) {

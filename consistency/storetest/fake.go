@@ -80,6 +80,14 @@ func (f *Fake) Service(svc naming.ServiceKey) (naming.Service, bool) { return f.
 // Stat implements [consistency.Store].
 func (f *Fake) Stat(svc naming.ServiceKey) consistency.Stat { return f.table.Stat(svc) }
 
+// Namespaces implements [consistency.Store].
+func (f *Fake) Namespaces() []naming.Namespace { return f.table.Namespaces() }
+
+// Publications implements [consistency.Store].
+func (f *Fake) Publications(svc naming.ServiceKey) []consistency.Publication {
+	return f.table.Publications(svc)
+}
+
 // Switches implements [consistency.Store].
 func (f *Fake) Switches() map[string]string { return f.table.Switches() }
 
