@@ -103,6 +103,7 @@ func (d *DataStore) putLocked(dt Datum) {
 	case KindNamespace:
 		d.spaces[dt.Service.Namespace] = dt.Namespace
 		return
+	case KindInstance, KindSettings, KindOverride, KindCluster: // of a service
 	}
 	s := d.services[dt.Service]
 	if s == nil {
@@ -157,6 +158,7 @@ func (d *DataStore) deleteLocked(k Key) bool {
 		_, ok := d.spaces[k.Service.Namespace]
 		delete(d.spaces, k.Service.Namespace)
 		return ok
+	case KindInstance, KindSettings, KindOverride, KindCluster: // of a service
 	}
 	s := d.services[k.Service]
 	if s == nil {

@@ -34,9 +34,14 @@ func (action) Generate(random *rand.Rand, _ int) reflect.Value {
 	}
 	publisher := []string{"p", "q", "r"}[random.Intn(3)]
 	i := randomInstance(random)
-	k := consistency.Key{Service: svc, Kind: consistency.Kind(1 + random.Intn(3))}
-	if k.Kind != consistency.KindSettings {
+	kinds := []consistency.Kind{consistency.KindInstance, consistency.KindSettings, consistency.KindOverride, consistency.KindCluster}
+	k := consistency.Key{Service: svc, Kind: kinds[random.Intn(len(kinds))]}
+	switch k.Kind {
+	case consistency.KindInstance, consistency.KindOverride:
 		k.Instance = i.Key()
+	case consistency.KindCluster:
+		k = consistency.ClusterKey(svc, []string{"c", "d"}[random.Intn(2)])
+	case consistency.KindSettings, consistency.KindSwitch, consistency.KindNamespace:
 	}
 	if k.Kind == consistency.KindInstance {
 		k.Publisher = publisher
@@ -56,7 +61,9 @@ func (action) Generate(random *rand.Rand, _ int) reflect.Value {
 			a.put.Settings = &naming.Settings{ProtectThreshold: float64(random.Intn(2))}
 		case consistency.KindOverride:
 			a.put.Override = &naming.Override{Weight: float64(random.Intn(2))}
-		case consistency.KindSwitch: // in a test of its own
+		case consistency.KindCluster:
+			a.put.Cluster = &naming.Cluster{CheckPort: random.Intn(2)}
+		case consistency.KindSwitch, consistency.KindNamespace: // in tests of their own
 		}
 	case 6:
 		a.remove = &k
@@ -145,7 +152,12 @@ func (m *model) service(k naming.ServiceKey) (naming.Service, consistency.Stat) 
 			}
 			s.Overrides[key.Instance] = d.Override
 			st.Overrides++
-		case consistency.KindInstance, consistency.KindSwitch:
+		case consistency.KindCluster:
+			if s.Clusters == nil {
+				s.Clusters = make(map[string]*naming.Cluster)
+			}
+			s.Clusters[key.Instance.Cluster] = d.Cluster
+		case consistency.KindInstance, consistency.KindSwitch, consistency.KindNamespace:
 		}
 	}
 	return s, st

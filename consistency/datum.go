@@ -13,12 +13,12 @@ type Kind uint8
 
 // The kinds of datums.
 const (
-	KindInstance Kind = iota + 1 // one published instance
-	KindSettings                 // one service's settings
-	KindOverride                 // one operator override of an instance
-	KindSwitch                   // one switch of all nodes
-	KindNamespace                // one namespace
-	KindCluster                  // one cluster's settings
+	KindInstance  Kind = iota + 1 // one published instance
+	KindSettings                  // one service's settings
+	KindOverride                  // one operator override of an instance
+	KindSwitch                    // one switch of all nodes
+	KindNamespace                 // one namespace
+	KindCluster                   // one cluster's settings
 )
 
 // Key names a datum. It is comparable.

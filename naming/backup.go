@@ -14,12 +14,14 @@ type Backup struct {
 	Settings  int       `json:"settings"`
 	Overrides int       `json:"overrides"`
 	Switches  int       `json:"switches"`
+	Clusters  int       `json:"clusters"` // settings of clusters
+	Recorded  int       `json:"recorded"` // namespaces that operators recorded
 	// Namespaces is the number of services in each namespace.
 	Namespaces map[string]int `json:"namespaces"`
 }
 
 // BackupChange is what a restored backup does to the data that is there, counted in
-// records: instances, settings, overrides and switches.
+// records: instances, settings, overrides, switches, clusters and namespaces.
 type BackupChange struct {
 	Added     int `json:"added"`
 	Removed   int `json:"removed"`

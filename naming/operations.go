@@ -27,14 +27,6 @@ type Counts struct {
 	PersistentPublishers int // addresses with persistent instances
 }
 
-// Switches change how a node behaves while it runs. Immutable once stored.
-type Switches struct {
-	LightBeatEnabled             bool  `json:"lightBeatEnabled"`             // clients may leave the JSON out of heartbeats
-	DefaultInstanceEphemeral     bool  `json:"defaultInstanceEphemeral"`     // kind of a registration over HTTP that states none
-	AutoChangeHealthCheckEnabled bool  `json:"autoChangeHealthCheckEnabled"` // kept for tools that read it
-	ClientBeatIntervalMs         int64 `json:"clientBeatInterval"`           // what clients are told, milliseconds
-}
-
 // NodeState is what a node knows of itself or another one.
 type NodeState struct {
 	Name         string `json:"name"`
@@ -59,4 +51,60 @@ type NodeState struct {
 	Connections int    `json:"connections"` // of clients over gRPC
 	Instances   int    `json:"instances"`   // ephemeral ones that it holds
 	Differs     int    `json:"differs"`     // nodes whose ephemeral instances it holds otherwise than they do; 0 at rest
+
+	RaftAddress string  `json:"raftAddress,omitempty"` // empty: unknown
+	Leader      string  `json:"leader,omitempty"`      // name of the node that leads, as this one knows it
+	Load        float64 `json:"load"`                  // average of a minute
+	CPU         float64 `json:"cpu"`                   // used share of all processors
+}
+
+// Search selects services by parts of their names. Texts are taken literally and
+// trimmed; blank selects everything.
+type Search struct {
+	Namespace string // exact; empty: all
+	Name      string // part of the plain name
+	Group     string // part of the group
+	NotEmpty  bool   // only services with instances
+}
+
+// Client is who publishes or subscribes, as operators see it. The client of a gRPC
+// connection has its id; one of HTTP or UDP is "ip:port#true", or "ip:port#false" if
+// what it publishes is persistent.
+type Client struct {
+	ID         string
+	Ephemeral  bool
+	Connection bool      // of gRPC
+	Updated    time.Time // when it was last heard of; zero: not by this node
+	App, Agent string    // empty: not known
+	IP         string    // empty: not known
+	Port       int       // 0: not known
+}
+
+// Published is one instance of a service with the client that published it.
+type Published struct {
+	Service  ServiceKey
+	Client   string // its id
+	Instance *Instance
+}
+
+// Connection is one connection of gRPC, as operators see it.
+type Connection struct {
+	ID         string
+	ClientIP   string // as the client says
+	RemoteIP   string // as the network says
+	RemotePort int
+	LocalPort  int
+	Version    string // of the client, with its name
+	App        string
+	Tenant     string            // empty: none said
+	Labels     map[string]string // never nil
+	Abilities  map[string]bool   // nil: the client tells none
+	Created    time.Time
+	Active     time.Time // when the client last sent something
+}
+
+// PushState counts pushes since it was reset.
+type PushState struct {
+	Succeeded, Failed int64
+	AvgMs, MaxMs      int64 // from sending to acknowledgement, milliseconds; 0: none
 }

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,9 @@ type Engine struct {
 	cfg     Config
 	source  Source
 	metrics metrics
+	counts  counts
 	seq     atomic.Uint64
+	paused  atomic.Bool // nothing is sent
 
 	mu     sync.RWMutex // guards topics and the sets of subscriptions in them
 	topics map[naming.ServiceKey]*topic
@@ -98,6 +101,25 @@ func (e *Engine) Notify(svc naming.ServiceKey) {
 	}
 }
 
+// Enable tells whether pushes are sent; they are unless it says otherwise. What
+// changes meanwhile is sent, as it then is, once they are sent again.
+func (e *Engine) Enable(on bool) {
+	if e.paused.Swap(!on) == !on || !on {
+		return
+	}
+	e.mu.RLock()
+	waiting := make(map[*Subscriber]struct{})
+	for _, t := range e.topics {
+		for x := range t.subscriptions {
+			waiting[x.subscriber] = struct{}{}
+		}
+	}
+	e.mu.RUnlock()
+	for s := range waiting {
+		s.wake()
+	}
+}
+
 // Subscribers returns who is subscribed to the service, one entry for each
 // subscription with the clusters that it asked for, in no particular order.
 func (e *Engine) Subscribers(svc naming.ServiceKey) (peers []Peer, clusters []string) {
@@ -110,6 +132,23 @@ func (e *Engine) Subscribers(svc naming.ServiceKey) (peers []Peer, clusters []st
 		}
 	}
 	return peers, clusters
+}
+
+// SubscribedBy returns the services that the client with the id is subscribed to,
+// sorted, and how the client describes itself. It looks at every subscription.
+func (e *Engine) SubscribedBy(id string) (services []naming.ServiceKey, peer Peer) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for k, t := range e.topics {
+		for x := range t.subscriptions {
+			if x.subscriber.peer.ID == id {
+				services, peer = append(services, k), x.subscriber.peer
+				break
+			}
+		}
+	}
+	slices.SortFunc(services, naming.ServiceKey.Compare)
+	return services, peer
 }
 
 // Watched tells whether the service has a subscriber.
@@ -126,6 +165,21 @@ func (e *Engine) Subscriptions() int {
 	n := 0
 	for _, t := range e.topics {
 		n += len(t.subscriptions)
+	}
+	return n
+}
+
+// SubscriptionsBy returns the number of subscriptions over a transport.
+func (e *Engine) SubscriptionsBy(transport string) int {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	n := 0
+	for _, t := range e.topics {
+		for x := range t.subscriptions {
+			if x.subscriber.policy.Transport == transport {
+				n++
+			}
+		}
 	}
 	return n
 }
@@ -220,6 +274,7 @@ func (e *Engine) failed(x *subscription, seq uint64, repeat bool) {
 	policy := x.subscriber.policy
 	if !repeat || policy.Sends == 0 {
 		e.metrics.failed.WithLabelValues(policy.Transport).Inc()
+		e.counts.note(false, 0)
 	}
 	if repeat {
 		e.agenda.retryAt(time.Now().Add(policy.Retry), x, seq)

@@ -1,6 +1,11 @@
 package push
 
 import (
+	"sync"
+	"time"
+
+	"rollcall/naming"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -26,4 +31,41 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		reg.MustRegister(m.sent, m.acked, m.failed, m.latency)
 	}
 	return m
+}
+
+// counts are what operators ask for beside the metrics, which nobody can reset.
+type counts struct {
+	mu    sync.Mutex
+	state naming.PushState
+	sum   time.Duration
+	max   time.Duration
+}
+
+// note counts a push that was acknowledged after a time, or has failed.
+func (c *counts) note(ok bool, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !ok {
+		c.state.Failed++
+		return
+	}
+	c.state.Succeeded++
+	c.sum += took
+	c.max = max(c.max, took)
+}
+
+// State returns how pushes went since it was last reset, and resets it if asked to.
+func (e *Engine) State(reset bool) naming.PushState {
+	c := &e.counts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.state
+	if out.Succeeded > 0 {
+		out.AvgMs = (c.sum / time.Duration(out.Succeeded)).Milliseconds()
+	}
+	out.MaxMs = c.max.Milliseconds()
+	if reset {
+		c.state, c.sum, c.max = naming.PushState{}, 0, 0
+	}
+	return out
 }

@@ -11,6 +11,7 @@ import (
 
 // Peer describes a subscriber to operators.
 type Peer struct {
+	ID    string // of the client, unique among all
 	IP    string
 	Port  int    // of a UDP client; 0 for gRPC
 	Agent string // as the client calls itself
@@ -166,6 +167,10 @@ func (s *Subscriber) failLocked(x *subscription, seq uint64) (repeat bool) {
 func (s *Subscriber) Next() (p Push, ok bool) {
 	for {
 		s.mu.Lock()
+		if s.engine.paused.Load() {
+			s.mu.Unlock()
+			return Push{}, false
+		}
 		if len(s.queue) == 0 {
 			s.queue = nil
 			s.mu.Unlock()
@@ -225,6 +230,7 @@ func (s *Subscriber) Ack(seq uint64, ok bool) {
 	x.seq = 0
 	took := time.Since(x.sentAt)
 	s.mu.Unlock()
+	s.engine.counts.note(true, took)
 	s.engine.metrics.acked.WithLabelValues(s.policy.Transport).Inc()
 	s.engine.metrics.latency.WithLabelValues(s.policy.Transport).Observe(took.Seconds())
 }

@@ -109,6 +109,11 @@ func (i *image) describe(size int64) naming.Backup {
 		case consistency.KindSwitch:
 			b.Switches++
 			continue
+		case consistency.KindNamespace: // not a service
+			b.Recorded++
+			continue
+		case consistency.KindCluster:
+			b.Clusters++
 		}
 		if !services[d.Service] {
 			services[d.Service] = true

@@ -110,6 +110,10 @@ func content(table *consistency.DataStore) []string {
 			line += fmt.Sprintf(" %+v", *d.Override)
 		case consistency.KindSwitch:
 			line += " " + d.Value
+		case consistency.KindNamespace:
+			line += fmt.Sprintf(" %+v", *d.Namespace)
+		case consistency.KindCluster:
+			line += fmt.Sprintf(" %+v", *d.Cluster)
 		}
 		out = append(out, line)
 	}

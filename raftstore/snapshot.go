@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	snapshotMagic  = "rollcall snapshot\n"
+	snapshotMagic = "rollcall snapshot\n"
 	// Format 1 had no name of the nodes, no time and no requests; format 2 no
 	// namespaces and no settings of clusters.
 	snapshotFormat = 3

@@ -27,19 +27,20 @@ func (e *emptyServices) has(k naming.ServiceKey) bool {
 }
 
 // note records what a service holds now, and tells whether it has just become
-// empty.
-func (e *emptyServices) note(k naming.ServiceKey, st consistency.Stat, now time.Time) (emptied bool) {
+// empty, or has just got its first instance.
+func (e *emptyServices) note(k naming.ServiceKey, st consistency.Stat, now time.Time) (emptied, filled bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	since, known := e.since[k]
 	switch {
 	case st.Instances > 0:
 		e.since[k] = time.Time{}
+		return false, !known || !since.IsZero()
 	case known && since.IsZero(), !known && st.Exists:
 		e.since[k] = now
-		return true
+		return true, false
 	}
-	return false
+	return false, false
 }
 
 // remove forgets a service, unless it has instances again.
@@ -83,7 +84,12 @@ func (e *emptyServices) keys(namespace string) []naming.ServiceKey {
 // the change, takes constant time and does not block.
 func (r *Registry) settle(k naming.ServiceKey) {
 	st, _ := r.router.Stat(k)
-	if now := time.Now(); r.empty.note(k, st, now) {
+	now := time.Now()
+	emptied, filled := r.empty.note(k, st, now)
+	if emptied || filled {
+		r.populated(k)
+	}
+	if emptied {
 		r.timers.at(now.Add(r.cfg.EmptyServiceExpiry), taskFunc(func(now time.Time) { r.cleanEmpty(k, now) }))
 	}
 	if !st.Exists && !r.watched(k) {

@@ -14,7 +14,7 @@ import (
 
 // listed tells whether a service is listed.
 func (f *fixture) listed(k naming.ServiceKey) bool {
-	names, _ := f.ServicePage(k.Namespace, k.Group, 1, 1000)
+	names, _, _ := f.ServicePage(k.Namespace, k.Group, "", 1, 1000)
 	_, ok := f.Service(k)
 	return ok && slices.Contains(names, k.Name)
 }

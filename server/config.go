@@ -34,22 +34,26 @@ type Config struct {
 	LogLevel  string `koanf:"log-level" doc:"debug, info, warn or error"`
 	LogFormat string `koanf:"log-format" doc:"text or json"`
 
-	BeatInterval       time.Duration `koanf:"beat-interval" doc:"time between two heartbeats that clients over HTTP are told, unless the instance states its own"`
-	CacheTime          time.Duration `koanf:"cache-time" doc:"how long clients may keep a list before they ask again (cacheMillis)"`
-	Linger             time.Duration `koanf:"linger" doc:"how long instances stay listed after their gRPC connection was lost, so that a reconnecting client is not seen to go"`
-	MoveLinger         time.Duration `koanf:"move-linger" doc:"the same for a client that this node asked to go to another one: some come back only seconds later"`
-	Grace              time.Duration `koanf:"grace" doc:"how long what clients registered over their connections to a node stays after that node stopped or is known to be dead; within it they come back to other nodes"`
-	GraceSilent        time.Duration `koanf:"grace-silent" doc:"the same for a node that does not answer, but may be alive behind a broken network"`
-	Idle               time.Duration `koanf:"idle" doc:"a gRPC connection without a message for this long is asked whether it is alive"`
-	Detect             time.Duration `koanf:"detect" doc:"a gRPC connection that does not answer that question within this time is closed"`
-	SetupWait          time.Duration `koanf:"setup-wait" doc:"how long a call waits for the setup of its connection when that is on its way"`
-	EmptyServiceExpiry time.Duration `koanf:"empty-service-expiry" doc:"a service that has been without instances for this long is removed, its settings included"`
-	OverrideExpiry     time.Duration `koanf:"override-expiry" doc:"an operator's override ends when its instance has been gone for this long"`
-	KeepOverrides      bool          `koanf:"keep-overrides" doc:"keep an override after an explicit deregistration, until it expires, as Nacos does"`
-	MetadataLimit      int           `koanf:"metadata-limit" doc:"characters that the keys and values of an instance's metadata may have together"`
-	ShutdownTimeout    time.Duration `koanf:"shutdown-timeout" doc:"how long a graceful stop may take, the hand-over of clients included"`
-	LeaveOnStop        bool          `koanf:"leave-on-stop" doc:"a node that is asked to stop leaves for good: it counts no more for a majority"`
-	MoveRate           int           `koanf:"move-rate" doc:"gRPC clients that are asked in a second to go to a node that has fewer, after one has come or was drained; 0: none are moved to spread them"`
+	BeatInterval        time.Duration `koanf:"beat-interval" doc:"time between two heartbeats that clients over HTTP are told, unless the instance states its own"`
+	CacheTime           time.Duration `koanf:"cache-time" doc:"how long clients may keep a list before they ask again (cacheMillis)"`
+	Linger              time.Duration `koanf:"linger" doc:"how long instances stay listed after their gRPC connection was lost, so that a reconnecting client is not seen to go"`
+	MoveLinger          time.Duration `koanf:"move-linger" doc:"the same for a client that this node asked to go to another one: some come back only seconds later"`
+	Grace               time.Duration `koanf:"grace" doc:"how long what clients registered over their connections to a node stays after that node stopped or is known to be dead; within it they come back to other nodes"`
+	GraceSilent         time.Duration `koanf:"grace-silent" doc:"the same for a node that does not answer, but may be alive behind a broken network"`
+	Idle                time.Duration `koanf:"idle" doc:"a gRPC connection without a message for this long is asked whether it is alive"`
+	Detect              time.Duration `koanf:"detect" doc:"a gRPC connection that does not answer that question within this time is closed"`
+	SetupWait           time.Duration `koanf:"setup-wait" doc:"how long a call waits for the setup of its connection when that is on its way"`
+	EmptyServiceExpiry  time.Duration `koanf:"empty-service-expiry" doc:"a service that has been without instances for this long is removed, its settings included"`
+	OverrideExpiry      time.Duration `koanf:"override-expiry" doc:"an operator's override ends when its instance has been gone for this long"`
+	KeepOverrides       bool          `koanf:"keep-overrides" doc:"keep an override after an explicit deregistration, until it expires, as Nacos does"`
+	MetadataLimit       int           `koanf:"metadata-limit" doc:"characters that the keys and values of an instance's metadata may have together"`
+	MaxConnections      int           `koanf:"max-connections" doc:"gRPC connections of clients that this node takes; 0: no limit"`
+	MaxConnectionsPerIP int           `koanf:"max-connections-per-ip" doc:"of these, with one client address; 0: no limit"`
+	FuzzyPatterns       int           `koanf:"fuzzy-patterns" doc:"different patterns of fuzzy watches on this node"`
+	FuzzyMatches        int           `koanf:"fuzzy-matches" doc:"services that one pattern shows"`
+	ShutdownTimeout     time.Duration `koanf:"shutdown-timeout" doc:"how long a graceful stop may take, the hand-over of clients included"`
+	LeaveOnStop         bool          `koanf:"leave-on-stop" doc:"a node that is asked to stop leaves for good: it counts no more for a majority"`
+	MoveRate            int           `koanf:"move-rate" doc:"gRPC clients that are asked in a second to go to a node that has fewer, after one has come or was drained; 0: none are moved to spread them"`
 
 	Push push.Config `koanf:"push"`
 }
@@ -76,7 +80,8 @@ func DefaultConfig() Config {
 		Linger: 500 * time.Millisecond, MoveLinger: 10 * time.Second, Grace: 30 * time.Second, GraceSilent: 3 * time.Minute, Idle: 6 * time.Second, Detect: 3 * time.Second,
 		SetupWait:          100 * time.Millisecond,
 		EmptyServiceExpiry: time.Minute, OverrideExpiry: time.Minute,
-		MetadataLimit:   naming.DefaultMetadataLimit,
+		MetadataLimit: naming.DefaultMetadataLimit,
+		FuzzyPatterns: 20, FuzzyMatches: 500,
 		ShutdownTimeout: 10 * time.Second,
 		MoveRate:        100,
 		Push:            push.DefaultConfig(),
@@ -197,6 +202,12 @@ func (c Config) Validate() error {
 	}
 	if c.MoveRate < 0 {
 		bad("move-rate is %d: it must not be negative; 0 moves none", c.MoveRate)
+	}
+	if c.MaxConnections < 0 || c.MaxConnectionsPerIP < 0 {
+		bad("max-connections is %d and max-connections-per-ip is %d: they must not be negative; 0 is no limit", c.MaxConnections, c.MaxConnectionsPerIP)
+	}
+	if c.FuzzyPatterns < 0 || c.FuzzyMatches <= 0 {
+		bad("fuzzy-patterns is %d and fuzzy-matches is %d: the first must not be negative, the second must be above zero", c.FuzzyPatterns, c.FuzzyMatches)
 	}
 	if c.GraceSilent < c.Grace || c.GraceSilent > maxGrace {
 		bad("grace-silent is %v: it must be from grace (%v) to %v", c.GraceSilent, c.Grace, maxGrace)

@@ -44,6 +44,24 @@ func (r *Registry) Refusal(err error) wire.Refusal {
 			out.Status, out.Code = http.StatusNotFound, wire.CodeInstanceUnknown
 		case naming.FaultResourceUnknown:
 			out.Status, out.Code = http.StatusNotFound, wire.CodeNotFound
+		case naming.FaultCatalogUnknown:
+			out.Status, out.Code = http.StatusNotFound, wire.CodeServerError
+		case naming.FaultHealthMissing:
+			out.Code = wire.CodeHealthMissing
+		case naming.FaultHealthChecked:
+			out.Code = wire.CodeHealthChecked
+		case naming.FaultNamespace:
+			out.Code = wire.CodeNamespace
+		case naming.FaultNamespaceUnknown:
+			out.Status, out.Code = http.StatusNotFound, wire.CodeNamespaceUnknown
+		case naming.FaultNamespaceExists:
+			out.Code = wire.CodeNamespaceExists
+		case naming.FaultState:
+			out.Code = wire.CodeState
+		case naming.FaultMediaType:
+			out.Code = wire.CodeMediaType
+		case naming.FaultOther:
+			out.Code = wire.CodeServerError
 		}
 	case errors.Is(err, consistency.ErrNoLeader), errors.Is(err, consistency.ErrReadOnly), errors.Is(err, consistency.ErrNotReady),
 		errors.Is(err, consistency.ErrClosed), errors.Is(err, consistency.ErrUnknownOutcome),

@@ -23,6 +23,8 @@ type beats struct {
 	nodes *ownership
 	// expired is told of each instance that was removed for its silence.
 	expired func(naming.ServiceKey, *naming.Instance)
+	// enabled tells whether silence counts at all.
+	enabled func() bool
 	// floor is when this node could last not tell whether clients are silent, because
 	// it woke from a pause or other nodes were not to be heard: silence before that
 	// says nothing about the clients.
@@ -63,7 +65,7 @@ type beat struct {
 func newBeats(router *consistency.Router, log *slog.Logger) *beats {
 	b := &beats{
 		router: router, log: log, nodes: new(ownership), begin: time.Now().Add(-time.Second), // so that no heartbeat is at 0
-		seed: maphash.MakeSeed(), publishers: make(map[string]int),
+		seed: maphash.MakeSeed(), publishers: make(map[string]int), enabled: func() bool { return true },
 	}
 	for n := range b.shards {
 		b.shards[n].byKey = make(map[beatKey]*beat)
@@ -327,6 +329,9 @@ func (b *beats) effective(svc naming.ServiceKey, i *naming.Instance) *naming.Ins
 }
 
 func (b *beats) checked(svc naming.ServiceKey, i *naming.Instance) bool {
+	if !b.enabled() {
+		return false
+	}
 	st, _ := b.router.Stat(svc)
 	return i.BeatsChecked() && (st.Settings == nil || st.Settings.Metadata[naming.MetaClientBeat] != "true")
 }

@@ -97,13 +97,13 @@ func (f *fixture) open(t *testing.T, adjust ...func(*Config)) {
 }
 
 // reopen returns a registry over the same persistent data, as after a restart.
-func (f *fixture) reopen(t *testing.T, adjust ...func(*Config)) *fixture {
+func (f *fixture) reopen(t *testing.T) *fixture {
 	t.Helper()
 	next := &fixture{
 		ephemeral: storetest.NewFake(), persistent: f.persistent, metrics: prometheus.NewRegistry(),
 		watches: make(map[naming.ServiceKey]bool),
 	}
-	next.open(t, adjust...)
+	next.open(t)
 	return next
 }
 

@@ -100,6 +100,19 @@ func (m *moving) remove(svc naming.ServiceKey, publisher string) {
 	}
 }
 
+// any tells whether the client of any connection is expected back.
+func (m *moving) any() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.services) > 0
+}
+
+func (m *moving) has(svc naming.ServiceKey, publisher string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.services[svc][publisher] != nil
+}
+
 // withdraw removes what the publisher of a connection that has ended had in a service.
 func (r *Registry) withdraw(svc naming.ServiceKey, publisher string, had []*naming.Instance) {
 	ctx := consistency.WithInferred(context.Background())

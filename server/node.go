@@ -66,7 +66,8 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 			return nil, fmt.Errorf("node is empty and the host has no name: %w", err)
 		}
 	}
-	n = &Node{cfg: cfg, log: log.With("node", cfg.Node), failedCh: make(chan error, 1)}
+	levels := new(logLevels)
+	n = &Node{cfg: cfg, log: slog.New(levels.handler(log.Handler())).With("node", cfg.Node), failedCh: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -133,7 +134,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	n.add("distro", ephemeral.Start, ephemeral.Close)
 
 	n.registry = newRegistry(cfg, consistency.NewRouter(ephemeral, durable), n.log.With("component", "registry"), metrics)
-	state := func() *wire.StateReply { return n.state(persistent.State(), ephemeral.State(), version) }
+	state := func() *wire.StateReply { return link.load(n.state(persistent.State(), ephemeral.State(), version)) }
 	if cfg.clustered() {
 		link.registry = n.registry
 		if err := n.serveNodes(link, persistent, ephemeral, state); err != nil {
@@ -152,14 +153,29 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 
 	clients := grpcapi.New(grpcapi.Config{
 		IP: n.IP(), Idle: cfg.Idle, Detect: cfg.Detect, SetupWait: cfg.SetupWait, MoveTime: cfg.MoveLinger,
-		Workers: uint32(4 * runtime.GOMAXPROCS(0)),
+		Workers:        uint32(4 * runtime.GOMAXPROCS(0)),
+		MaxConnections: cfg.MaxConnections, MaxConnectionsPerIP: cfg.MaxConnectionsPerIP,
+		FuzzyPatterns: cfg.FuzzyPatterns, FuzzyMatches: cfg.FuzzyMatches,
 	}, n.grpc, n.registry, engine, n.log, metrics)
 	n.registry.notify = engine.Notify
 	n.registry.watched = engine.Watched
+	n.registry.pushes = engine.Enable
+	n.registry.loadSwitches() // now that they reach the engine
 	n.registry.subscriptions = engine.Subscriptions
 	n.registry.connections = clients.Connections
 	n.registry.consistent = persistent.WaitConsistent
 	n.registry.staying = clients.Staying
+	n.registry.connected = clients.Clients
+	n.registry.populated = clients.Populated
+	n.registry.owner = func(publisher string) string {
+		if node, self := ephemeral.Owner(publisher); !self && link.members != nil {
+			if m, ok := link.members.Get(node); ok {
+				return net.JoinHostPort(m.IP, strconv.Itoa(m.HTTPPort))
+			}
+		}
+		return net.JoinHostPort(n.IP(), strconv.Itoa(cfg.Port))
+	}
+	link.clients = clients
 	n.add("grpc", clients.Start, clients.Close)
 	archive := &backups{store: persistent, dir: cfg.DataDir}
 	if cfg.clustered() {
@@ -170,14 +186,22 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		dead.send = link.peers.removeOn
 		n.life = link.life(n, clients, persistent, ephemeral)
 	}
+	metrics.MustRegister(newMonitor(n.registry, engine))
 	web := httpapi.New(httpapi.Config{
 		RemoveNode:      dead.run,
 		Backups:         archive,
 		Life:            n.ofSeveral,
 		ShutdownTimeout: cfg.ShutdownTimeout / 2,
 		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+		MetricNames:     func() ([]string, error) { return metricNames(metrics) },
 		Version:         version,
 		Nodes:           func() []naming.NodeState { return n.nodes(link, persistent.State(), state()) },
+		Connections:     clients.ConnectionList,
+		Reset:           clients.Reset,
+		Shed: func(ctx context.Context, node string, keep int, redirect string) (int, error) {
+			return link.shedOn(ctx, cfg.Node, node, keep, redirect)
+		},
+		SetLogLevel: levels.set,
 	}, n.http, socket, n.registry, engine, n.log)
 	n.add("http", web.Start, web.Close)
 	if n.life != nil {
@@ -292,6 +316,8 @@ type link struct {
 	peers    *peers
 	roster   *roster
 	registry *Registry
+	// clients are those of this node's gRPC front end.
+	clients *grpcapi.Server
 }
 
 // configure gives the store's configuration its functions. They are called after
@@ -413,6 +439,7 @@ func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distr
 		return err
 	}
 	service := newPeerService(listener, persistent, n.registry, mark, state, n.log)
+	service.shed = l.shed
 	n.add("peer listener", nil, closeListener(listener))
 	n.add("peer service", service.start, service.close)
 	return nil
@@ -428,6 +455,39 @@ func (l *link) others() []string {
 		}
 	}
 	return out
+}
+
+// load adds to a state how busy this node is.
+func (l *link) load(s *wire.StateReply) *wire.StateReply {
+	s.Load, _ = httpapi.Machine()
+	s.Cpu = min(s.Load/float64(runtime.NumCPU()), 1)
+	return s
+}
+
+// shed sends clients of this node to the node at host:port of HTTP.
+func (l *link) shed(keep int, redirect string) (int, error) {
+	host, text, err := net.SplitHostPort(redirect)
+	if err != nil {
+		return 0, fmt.Errorf("send clients to %q: %w", redirect, err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("send clients to %q: %w", redirect, err)
+	}
+	if l.clients == nil { // the node is about to start
+		return 0, nil
+	}
+	return l.clients.Shed(keep, host, port), nil
+}
+
+// shedOn has a node send clients away, this one or another.
+func (l *link) shedOn(ctx context.Context, self, node string, keep int, redirect string) (int, error) {
+	if node == self {
+		return l.shed(keep, redirect)
+	}
+	reply := new(wire.ReloadReply)
+	err := l.peers.ask(ctx, node, "Reload", &wire.ReloadRequest{Keep: int32(keep), Redirect: redirect}, reply)
+	return int(reply.GetAsked()), err
 }
 
 // forwardTimeout bounds a write, all its tries on this node and others included.
@@ -473,6 +533,7 @@ func errorText(err error) string {
 func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.NodeState {
 	states := []*wire.StateReply{own}
 	self := stateNaming(own)
+	self.RaftAddress = s.Addr
 	self.Address, self.Self, self.Alive = net.JoinHostPort(n.IP(), strconv.Itoa(n.cfg.Port)), true, true
 	self.Draining = n.registry.draining.Load()
 	out := []naming.NodeState{self}
@@ -487,6 +548,7 @@ func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.
 				o = stateNaming(state)
 			}
 			o.Address, o.Alive, o.Draining = net.JoinHostPort(m.IP, strconv.Itoa(m.HTTPPort)), true, m.Draining
+			o.RaftAddress = net.JoinHostPort(m.IP, strconv.Itoa(m.RaftPort))
 			out = append(out, o)
 		}
 		for _, server := range s.Servers { // in Raft, but not alive
@@ -547,7 +609,7 @@ func stateNaming(s *wire.StateReply) naming.NodeState {
 		Name: s.GetNode(), Role: s.GetRole(), Voter: s.GetVoter(), Term: s.GetTerm(),
 		LastIndex: s.GetLastIndex(), AppliedIndex: s.GetAppliedIndex(), Version: s.GetVersion(), Ready: s.GetReady(),
 		Stale: s.GetStale(), ReadOnly: s.GetReadOnly(), Refused: s.GetRefused(),
-		Connections: int(s.GetConnections()),
+		Leader: s.GetLeader(), Connections: int(s.GetConnections()), Load: s.GetLoad(), CPU: s.GetCpu(),
 	}
 	for _, h := range s.GetHoldings() {
 		o.Instances += int(h.GetInstances())

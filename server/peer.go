@@ -40,6 +40,7 @@ type peerService struct {
 	registry *Registry
 	mark     func() *wire.ChangeReply // the changes of this node's ephemeral store so far
 	state    func() *wire.StateReply
+	shed     func(keep int, redirect string) (int, error)
 	log      *slog.Logger
 	wg       sync.WaitGroup
 }
@@ -59,6 +60,7 @@ func newPeerService(l net.Listener, store leading, registry *Registry, mark func
 			peerMethod("Register", s.register), peerMethod("Deregister", s.deregister),
 			peerMethod("Beat", s.beat), peerMethod("Renew", s.renew),
 			peerMethod("Remove", s.remove),
+			peerMethod("Reload", s.reload),
 		},
 		Streams: []grpc.StreamDesc{{StreamName: "Restore", ClientStreams: true, Handler: s.restore}},
 	}, s)
@@ -82,6 +84,12 @@ func peerMethod[Q any, P interface {
 		}
 		return reply, nil
 	}}
+}
+
+// reload sends clients to another node.
+func (s *peerService) reload(_ context.Context, q *wire.ReloadRequest) (proto.Message, error) {
+	asked, err := s.shed(int(q.GetKeep()), q.GetRedirect())
+	return &wire.ReloadReply{Asked: int32(asked)}, err
 }
 
 func (s *peerService) start() error {

@@ -55,8 +55,16 @@ type Registry struct {
 	// acknowledged. Writes that depend on what is there wait for it first: else one
 	// through another node than the last might find nothing to change.
 	consistent func(ctx context.Context) error
+	connected  func() []naming.Client
+	pushes     func(enabled bool)
+	populated  func(naming.ServiceKey)       // told when a service gets its first instance, or loses its last
+	owner      func(publisher string) string // address of the node that owns what it publishes
 
+	started  time.Time
 	switches atomic.Pointer[naming.Switches]
+	local    localSwitches
+
+	lingering lingering
 
 	ids     atomic.Uint64 // of the snowflake generator
 	cleanCh chan func(context.Context)
@@ -71,11 +79,15 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 		notify: func(naming.ServiceKey) {}, watched: func(naming.ServiceKey) bool { return false },
 		consistent:    func(context.Context) error { return nil },
 		subscriptions: func() int { return 0 }, connections: func() int { return 0 }, staying: func() int { return 0 },
-		reached: func() error { return nil },
+		reached:   func() error { return nil },
+		connected: func() []naming.Client { return nil }, owner: func(string) string { return "" },
+		pushes: func(bool) {}, populated: func(naming.ServiceKey) {}, started: time.Now(),
 		cleanCh: make(chan func(context.Context), cleanQueue),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.ids.Store(uint64(time.Now().UnixMilli()) << 12)
+	r.local.values = make(map[string]string)
+	r.lingering.publishers = make(map[string]struct{})
 	r.empty.since = make(map[naming.ServiceKey]time.Time)
 	r.absent.since = make(map[overrideKey]time.Time)
 	r.moving.services = make(map[naming.ServiceKey]map[string]*absence)
@@ -86,6 +98,7 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 	r.timers = newTimers(r.beats.paused)
 	r.beats.timers = r.timers
 	r.nodes = r.beats.nodes
+	r.beats.enabled = func() bool { return r.Switches().HealthCheckEnabled }
 	r.beats.expired = func(svc naming.ServiceKey, i *naming.Instance) { r.lost(svc, []*naming.Instance{i}, nil) }
 	r.loadSwitches()
 	router.Listen(r.changed)
@@ -125,8 +138,11 @@ func (r *Registry) close() error {
 
 // changed hears of every change, after it.
 func (r *Registry) changed(c consistency.ServiceChanged) {
-	if c.Service == (naming.ServiceKey{}) {
+	switch {
+	case c.Service == (naming.ServiceKey{}):
 		r.loadSwitches()
+		return
+	case c.Service.Name == "": // a namespace, which is read where it is asked for
 		return
 	}
 	r.views.changed(c.Service)
@@ -285,6 +301,9 @@ func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publis
 		return err
 	}
 	r.recent.forget(svc, gone)
+	if ephemeral {
+		r.endLinger(ctx, svc, gone)
+	}
 	if !r.cfg.KeepOverrides {
 		r.dropOverrides(ctx, svc, gone)
 	}
@@ -322,7 +341,9 @@ func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey
 		r.moving.add(r, publisher, services)
 		return
 	}
+	r.lingering.set(publisher, true)
 	r.timers.at(time.Now().Add(r.cfg.Linger), taskFunc(func(time.Time) {
+		r.lingering.set(publisher, false)
 		if r.stopping.Load() {
 			return
 		}
@@ -379,3 +400,7 @@ func (r *Registry) Counts() naming.Counts {
 	c.PersistentPublishers = len(publishers)
 	return c
 }
+
+// IDs returns the last number that the generator of instance ids gave out, and which
+// generator it is: there is one on each node.
+func (r *Registry) IDs() (current, worker uint64) { return r.ids.Load(), 0 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -242,9 +243,7 @@ func TestRefusal(t *testing.T) {
 
 func TestSwitches(t *testing.T) {
 	f := newFixture(t)
-	require.Equal(t, naming.Switches{
-		LightBeatEnabled: true, DefaultInstanceEphemeral: true, AutoChangeHealthCheckEnabled: true, ClientBeatIntervalMs: 5000,
-	}, f.Switches())
+	require.Equal(t, naming.DefaultSwitches(), f.Switches())
 	for _, c := range []struct {
 		entry, value string
 		changed      func(naming.Switches) bool // nil: refused
@@ -262,11 +261,49 @@ func TestSwitches(t *testing.T) {
 		{"clientBeatInterval", "99999999999999999999", nil},
 		{"overriddenServerStatus", "UP", func(naming.Switches) bool { return true }},
 		{"overriddenServerStatus", "null", func(naming.Switches) bool { return true }},
-		{"overriddenServerStatus", "DOWN", nil},
+		{"overriddenServerStatus", "DOWN", func(s naming.Switches) bool { return s.OverriddenStatus == "DOWN" }},
+		{"overriddenServerStatus", "null", func(s naming.Switches) bool { return s.OverriddenStatus == "" && s.StatusChanged }},
+		{"overriddenServerStatus", "down", nil},
+		{"overriddenServerStatus", "", nil},
+		{"check", "false", func(s naming.Switches) bool { return !s.HealthCheckEnabled }},
+		{"check", "", nil},
+		{"check", "true", func(s naming.Switches) bool { return s.HealthCheckEnabled }},
+		{"pushEnabled", "false", func(s naming.Switches) bool { return !s.PushEnabled }},
+		{"pushCacheMillis", "20000", func(s naming.Switches) bool { return s.PushCacheMs == 20000 }},
+		{"pushCacheMillis", "9999", nil},
+		{"pushCacheMillis", "x", nil},
+		{"healthCheckTimes", "2", func(s naming.Switches) bool { return s.CheckTimes == 2 }},
+		{"healthCheckTimes", "0", nil},
+		{"tcpHealthParams", `{"max":4000,"min":800,"factor":0.5}`, func(s naming.Switches) bool {
+			return s.TCPCheck == naming.CheckTimes{MaxMs: 4000, MinMs: 800, Factor: 0.5}
+		}},
+		{"httpHealthParams", `{"max":4000,"min":499,"factor":0.5}`, nil},
+		{"httpHealthParams", `{"max":2999,"min":800,"factor":0.5}`, nil},
+		{"mysqlHealthParams", `{"max":4000,"min":4001,"factor":0.5}`, nil},
+		{"mysqlHealthParams", `{"max":4000,"min":800,"factor":1.5}`, nil},
+		{"mysqlHealthParams", "null", nil},
+		{"mysqlHealthParams", "{", nil},
+		{"limitedUrlMap", "/a:503, /b:404", func(s naming.Switches) bool { return maps.Equal(s.LimitedURLs, map[string]int{"/a": 503, "/b": 404}) }},
+		{"limitedUrlMap", "", func(s naming.Switches) bool { return len(s.LimitedURLs) == 2 }},
+		{"limitedUrlMap", "/a:99", nil},
+		{"limitedUrlMap", "a:503", nil},
+		{"limitedUrlMap", "/a", nil},
+		{"limitedUrlMap", " ", nil},
+		{"pushVersion", "java:1.2.3", func(s naming.Switches) bool { return s.PushJava == "1.2.3" && s.PushGo == "0.1.0" }},
+		{"pushVersion", "go:2.0.0", func(s naming.Switches) bool { return s.PushJava == "1.2.3" && s.PushGo == "2.0.0" }},
+		{"pushVersion", "rust:1.0.0", nil},
+		{"pushVersion", "java", nil},
+		{"pushVersion", "java:1.2", nil},
+		{"distroThreshold", "0.8", nil}, // these have no effect
+		{"distroThreshold", "0", nil},
+		{"masters", "10.0.0.1", nil},
+		{"defaultCacheMillis", "4000", nil},
+		{"serverStatusSynchronizationPeriodMillis", "3000", nil},
+		{"distro", "false", nil},
 		{"nope", "true", nil},
 	} {
 		before := f.Switches()
-		err := f.ChangeSwitch(t.Context(), c.entry, c.value)
+		err := f.ChangeSwitch(t.Context(), c.entry, c.value, false)
 		if c.changed == nil {
 			fault(t, naming.FaultValue, err)
 			require.Equal(t, before, f.Switches(), "%s=%s", c.entry, c.value)
@@ -293,6 +330,6 @@ func TestSwitches(t *testing.T) {
 	now := f.Switches()
 	require.Equal(t, now, f.reopen(t).Switches(), "after a restart")
 	f.persistent.Fail(consistency.ErrNoLeader)
-	require.ErrorIs(t, f.ChangeSwitch(t.Context(), "lightBeatEnabled", "false"), consistency.ErrNoLeader)
+	require.ErrorIs(t, f.ChangeSwitch(t.Context(), "lightBeatEnabled", "false", false), consistency.ErrNoLeader)
 	require.Equal(t, now, f.Switches())
 }

@@ -25,8 +25,13 @@ func (r *Registry) serviceKeys(namespace string) []naming.ServiceKey {
 // ServicePage returns a page of the sorted plain names of a group's services, and
 // how many there are. Pages count from 1, and below that is the first; a page
 // past the end is empty. A service whose last instance went is listed until it is
-// cleaned.
-func (r *Registry) ServicePage(namespace, group string, no, size int64) (names []string, count int) {
+// cleaned. A selector that is not empty leaves out services whose metadata it does not
+// fit; the error is of FaultSelector when it cannot be read.
+func (r *Registry) ServicePage(namespace, group, selector string, no, size int64) (names []string, count int, err error) {
+	fits, err := r.selected(selector)
+	if err != nil {
+		return nil, 0, err
+	}
 	first := max(no, 1) - 1
 	switch {
 	case no >= math.MaxInt32 && size >= math.MaxInt32: // everything, as in the original, whose offset overflows
@@ -37,7 +42,7 @@ func (r *Registry) ServicePage(namespace, group string, no, size int64) (names [
 		first *= max(size, 0)
 	}
 	for _, k := range r.serviceKeys(namespace) {
-		if k.Group != group {
+		if k.Group != group || fits != nil && !fits(k) {
 			continue
 		}
 		if int64(count) >= first && int64(len(names)) < size {
@@ -45,7 +50,7 @@ func (r *Registry) ServicePage(namespace, group string, no, size int64) (names [
 		}
 		count++
 	}
-	return names, count
+	return names, count, nil
 }
 
 // CreateService writes the settings of a new service. Its kind holds for as long
@@ -100,10 +105,15 @@ func (r *Registry) DeleteService(ctx context.Context, svc naming.ServiceKey) err
 	return nil
 }
 
-// deleteRecords removes the settings and overrides of a service.
+// deleteRecords removes everything that operators wrote about a service.
 func (r *Registry) deleteRecords(ctx context.Context, s *naming.Service) error {
 	if s.Settings != nil {
 		if err := r.router.DeletePersistent(ctx, consistency.Key{Service: s.Key, Kind: consistency.KindSettings}); err != nil {
+			return err
+		}
+	}
+	for name := range s.Clusters {
+		if err := r.router.DeletePersistent(ctx, consistency.ClusterKey(s.Key, name)); err != nil {
 			return err
 		}
 	}

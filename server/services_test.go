@@ -48,14 +48,17 @@ func TestServicePage(t *testing.T) {
 		{math.MaxInt32, math.MaxInt32, all}, // as the original, whose offset overflows
 		{math.MaxInt64, math.MaxInt64, all},
 	} {
-		names, count := f.ServicePage("public", "g", c.no, c.size)
+		names, count, err := f.ServicePage("public", "g", "", c.no, c.size)
+		require.NoError(t, err)
 		require.Equal(t, c.want, names, "page %d of %d", c.no, c.size)
 		require.Equal(t, 6, count)
 	}
-	names, count := f.ServicePage("public", "nobody", 1, 10)
+	names, count, err := f.ServicePage("public", "nobody", "", 1, 10)
+	require.NoError(t, err)
 	require.Empty(t, names)
 	require.Zero(t, count)
-	names, _ = f.ServicePage("dev", "g", 1, 10)
+	names, _, err = f.ServicePage("dev", "g", "", 1, 10)
+	require.NoError(t, err)
 	require.Equal(t, []string{"s9"}, names)
 }
 

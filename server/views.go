@@ -16,7 +16,7 @@ import (
 type views struct {
 	read    func(naming.ServiceKey) (naming.Service, bool)
 	watched func(naming.ServiceKey) bool
-	cacheMs int64
+	cacheMs atomic.Int64 // what views say of how long they may be kept
 
 	mu    sync.RWMutex
 	byKey map[naming.ServiceKey]*view
@@ -45,7 +45,9 @@ const (
 )
 
 func newViews(read func(naming.ServiceKey) (naming.Service, bool), watched func(naming.ServiceKey) bool, cacheMs int64) *views {
-	return &views{read: read, watched: watched, cacheMs: cacheMs, byKey: make(map[naming.ServiceKey]*view)}
+	vs := &views{read: read, watched: watched, byKey: make(map[naming.ServiceKey]*view)}
+	vs.cacheMs.Store(cacheMs)
+	return vs
 }
 
 // get returns what a client sees of a service; an unknown one has no hosts.
@@ -55,7 +57,7 @@ func (vs *views) get(k naming.ServiceKey, f naming.Filter) *naming.ServiceInfo {
 		if v == nil {
 			info := f.View(&naming.Service{Key: k})
 			// Before the present millisecond: a view may begin within it.
-			info.CacheMs, info.LastRefTimeMs = vs.cacheMs, max(time.Now().UnixMilli()-1, vs.floor.Load()+1)
+			info.CacheMs, info.LastRefTimeMs = vs.cacheMs.Load(), max(time.Now().UnixMilli()-1, vs.floor.Load()+1)
 			return info
 		}
 		if info := vs.look(v, k, f); info != nil {
@@ -102,7 +104,7 @@ func (vs *views) look(v *view, k naming.ServiceKey, f naming.Filter) *naming.Ser
 		return info
 	}
 	info := f.View(&v.service)
-	info.CacheMs = vs.cacheMs
+	info.CacheMs = vs.cacheMs.Load()
 	if old := v.former[f]; old != nil && old.SameContent(info) {
 		info = old
 	} else {
@@ -133,6 +135,18 @@ func (vs *views) changed(k naming.ServiceKey) {
 	v := vs.byKey[k]
 	vs.mu.RUnlock()
 	if v != nil {
+		v.changes.Add(1)
+	}
+}
+
+// setCache changes how long views may be kept. Clients learn of it when they ask.
+func (vs *views) setCache(ms int64) {
+	if vs.cacheMs.Swap(ms) == ms {
+		return
+	}
+	vs.mu.RLock()
+	defer vs.mu.RUnlock()
+	for _, v := range vs.byKey {
 		v.changes.Add(1)
 	}
 }

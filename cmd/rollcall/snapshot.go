@@ -216,7 +216,8 @@ func backupTable(w io.Writer, path string, b naming.Backup) {
 	}
 	line("last write", "%s, log index %d", written, b.Index)
 	line("cluster", "%s", b.Cluster)
-	line("content", "%d services, %d instances, %d settings, %d overrides, %d switches", b.Services, b.Instances, b.Settings, b.Overrides, b.Switches)
+	line("content", "%d services, %d instances, %d settings, %d settings of clusters, %d overrides, %d switches, %d recorded namespaces",
+		b.Services, b.Instances, b.Settings, b.Clusters, b.Overrides, b.Switches, b.Recorded)
 	var namespaces []string
 	for _, name := range slices.Sorted(maps.Keys(b.Namespaces)) {
 		namespaces = append(namespaces, fmt.Sprintf("%s (%d)", name, b.Namespaces[name]))

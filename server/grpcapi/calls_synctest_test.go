@@ -19,7 +19,7 @@ func TestCalls(t *testing.T) {
 		instance = `{id="" 10.0.0.1:80 DEFAULT w=1 healthy=true enabled=true ephemeral=true map[]}`
 		ok       = `{"resultCode":200,"errorCode":0,`
 		shown    = `"groupName":"g","clusters":"","cacheMillis":10000,"hosts":[],"lastRefTime":`
-		rest     = `,"checksum":"","allIPs":false,"reachProtectionThreshold":false,"valid":true}`
+		rest     = `,"checksum":"","allIPs":false,"allIps":false,"reachProtectionThreshold":false,"valid":true}`
 	)
 	for name, c := range map[string]struct {
 		typ, body string

@@ -36,11 +36,15 @@ type conn struct {
 
 	mu         sync.Mutex
 	registered bool
-	naming     bool                      // the setup says that it registers and subscribes
-	subscriber *push.Subscriber          // nil before the setup, and unless naming
-	services   map[naming.ServiceKey]int // what the connection publishes in, with the number of publications, under way ones included
-	foreign    bool                      // not a client's: another server's
-	asksMove   time.Time                 // when the client was asked to go to another node; zero: it was not
+	peer       push.Peer                    // what the setup says of the client
+	said       *wire.ConnectionSetupRequest // nil before the setup
+	naming     bool                         // the setup says that it registers and subscribes
+	subscriber *push.Subscriber             // nil before the setup, and unless naming
+	services   map[naming.ServiceKey]int    // what the connection publishes in, with the number of publications, under way ones included
+	fuzzy      *watch                       // nil: it watches nothing
+	admitted   string                       // address that it counts for; empty: for none
+	foreign    bool                         // not a client's: another server's
+	asksMove   time.Time                    // when the client was asked to go to another node; zero: it was not
 	closed     bool
 	reason     string // why the server closes it; empty: it does not
 	silence    *time.Timer
@@ -81,7 +85,7 @@ func (c *conn) register(setup *wire.ConnectionSetupRequest, agent push.Peer) {
 	if c.registered || c.closed {
 		return
 	}
-	c.registered = true
+	c.registered, c.peer, c.said = true, agent, setup
 	c.foreign = setup.Labels["source"] == "cluster"
 	// A setup without a module is one of a client that knows no modules.
 	module, named := setup.Labels["module"]
@@ -229,7 +233,7 @@ func (c *conn) ended() {
 	if c.silence != nil {
 		c.silence.Stop()
 	}
-	subscriber, moved := c.subscriber, c.movingLocked()
+	subscriber, fuzzy, moved, admitted := c.subscriber, c.fuzzy, c.movingLocked(), c.admitted
 	services := make([]naming.ServiceKey, 0, len(c.services))
 	for svc := range c.services {
 		services = append(services, svc)
@@ -238,7 +242,10 @@ func (c *conn) ended() {
 	if subscriber != nil {
 		subscriber.Close()
 	}
-	c.server.forget(c)
+	if fuzzy != nil {
+		fuzzy.close()
+	}
+	c.server.forget(c, admitted)
 	c.server.log.Debug("connection ended", "conn", c.id, "services", len(services))
 	c.server.registry.ConnectionLost(c.id, services, moved)
 }
@@ -273,6 +280,9 @@ func (s *Server) stream(_ any, ss grpc.ServerStream) error {
 			if err := c.writePushes(ss); err != nil {
 				return err
 			}
+			if err := c.writeNotices(ss); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -293,6 +303,22 @@ func (c *conn) writePushes(ss grpc.ServerStream) error {
 			return err
 		}
 	}
+}
+
+// writeNotices sends what a fuzzy watch has to tell.
+func (c *conn) writeNotices(ss grpc.ServerStream) error {
+	c.mu.Lock()
+	w := c.fuzzy
+	c.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	for p := w.next(); p != nil; p = w.next() {
+		if err := c.write(ss, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write sends one message; it blocks while the client does not read, for a
@@ -324,10 +350,19 @@ func (c *conn) read(ss grpc.ServerStream) {
 			c.server.log.Debug("unreadable message on the stream", "conn", c.id, "type", p.Type, "err", err)
 			continue
 		}
-		if subscriber, err := c.subscribed(); err == nil && ack.Seq() != 0 {
-			subscriber.Ack(ack.Seq(), ack.OK())
-		}
+		c.acked(ack.Seq(), ack.OK())
 	}
+}
+
+// acked takes the answer to what the server sent.
+func (c *conn) acked(seq uint64, ok bool) {
+	c.mu.Lock()
+	subscriber, fuzzy := c.subscriber, c.fuzzy
+	c.mu.Unlock()
+	if seq == 0 || fuzzy != nil && fuzzy.ack(seq, ok) || subscriber == nil {
+		return
+	}
+	subscriber.Ack(seq, ok)
 }
 
 func (c *conn) setup(p *wire.Payload) {
@@ -340,10 +375,14 @@ func (c *conn) setup(p *wire.Payload) {
 	if ip == "" {
 		ip, _, _ = net.SplitHostPort(c.raw.RemoteAddr().String())
 	}
-	c.register(&setup, push.Peer{IP: ip, Agent: string(setup.ClientVersion), App: string(setup.Labels["AppName"])})
+	if !c.server.admit(c, &setup, ip) {
+		return
+	}
+	c.register(&setup, push.Peer{ID: c.id, IP: ip, Agent: string(setup.ClientVersion), App: string(setup.Labels["AppName"])})
 	if setup.AbilityTable != nil {
 		c.mu.Lock()
-		c.sendLocked(wire.SetupAck(c.server.cfg.IP))
+		_, fuzzyWatch := setup.AbilityTable["fuzzyWatch"]
+		c.sendLocked(wire.SetupAck(c.server.cfg.IP, fuzzyWatch))
 		c.mu.Unlock()
 	}
 }

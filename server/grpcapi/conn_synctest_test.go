@@ -109,12 +109,14 @@ func TestConn_StreamFirst(t *testing.T) {
 }
 
 func TestConn_SetupAckForWhoNegotiates(t *testing.T) {
-	for setup, want := range map[string]bool{
-		`{"labels":{"module":"naming"},"abilityTable":{"fuzzyWatch":true}}`: true,
-		`{"labels":{"module":"naming"},"abilityTable":{}}`:                  true,
-		`{"labels":{"module":"naming"},"abilityTable":null}`:                false,
-		namingSetup: false,
-		`{"labels":{"module":"naming"},"abilities":{"namingAbility":{}}}`: false,
+	const persistent, fuzzy = `{"supportPersistentInstanceByGrpc":true}`, `{"supportPersistentInstanceByGrpc":true,"fuzzyWatch":true}`
+	for setup, want := range map[string]string{ // the server's abilities; empty: none are told
+		`{"labels":{"module":"naming"},"abilityTable":{"fuzzyWatch":true,"lock":true}}`: fuzzy,
+		`{"labels":{"module":"naming"},"abilityTable":{"lock":true}}`:                   persistent,
+		`{"labels":{"module":"naming"},"abilityTable":{}}`:                              persistent,
+		`{"labels":{"module":"naming"},"abilityTable":null}`:                            "",
+		namingSetup: "",
+		`{"labels":{"module":"naming"},"abilities":{"namingAbility":{}}}`: "",
 	} {
 		bubble(t, func(t *testing.T, n *node) {
 			c := n.dial(t)
@@ -122,11 +124,11 @@ func TestConn_SetupAckForWhoNegotiates(t *testing.T) {
 			c.say(t, "ConnectionSetupRequest", setup)
 			pass(0)
 			got := c.messages()
-			require.Equal(t, want, len(got) == 1, setup)
-			if want {
+			require.Equal(t, want != "", len(got) == 1, setup)
+			if want != "" {
 				require.Equal(t, "SetupAckRequest", got[0].Type)
 				require.Equal(t, "10.0.0.1", got[0].ClientIP)
-				require.JSONEq(t, `{"headers":{},"abilityTable":{"supportPersistentInstanceByGrpc":true},"module":"internal"}`, string(got[0].JSON()))
+				require.JSONEq(t, `{"headers":{},"abilityTable":`+want+`,"module":"internal"}`, string(got[0].JSON()))
 			}
 		})
 	}

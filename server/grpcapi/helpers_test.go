@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,14 +29,15 @@ const ms = time.Millisecond
 // registry is a Registry that knows one state of every service, and remembers what
 // it was told.
 type registry struct {
-	mu       sync.Mutex
-	calls    []string
-	hosts    []*naming.Instance // of every service
-	info     map[string]*naming.ServiceInfo
-	refTime  int64
-	fault    error // of each call that can fail
-	notReady error
-	during   func() // runs within each write
+	mu        sync.Mutex
+	populated map[naming.ServiceKey]bool
+	calls     []string
+	hosts     []*naming.Instance // of every service
+	info      map[string]*naming.ServiceInfo
+	refTime   int64
+	fault     error // of each call that can fail
+	notReady  error
+	during    func() // runs within each write
 }
 
 func newRegistry() *registry { return &registry{info: make(map[string]*naming.ServiceInfo)} }
@@ -116,9 +118,9 @@ func (r *registry) ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.S
 
 func (r *registry) Idle(naming.ServiceKey) {}
 
-func (r *registry) ServicePage(namespace, group string, no, size int64) (names []string, count int) {
-	r.call("ServicePage %s %s %d %d", namespace, group, no, size)
-	return []string{"a", "b"}, 7
+func (r *registry) ServicePage(namespace, group, selector string, no, size int64) (names []string, count int, err error) {
+	r.call("ServicePage %s %s %s%d %d", namespace, group, selector, no, size)
+	return []string{"a", "b"}, 7, nil
 }
 
 func (r *registry) ConnectionLost(publisher string, services []naming.ServiceKey, moved bool) {
@@ -147,6 +149,38 @@ func (r *registry) Refusal(err error) wire.Refusal {
 		out.Wrapped = "errCode: 400, errMsg: " + err.Error() + " "
 	}
 	return out
+}
+
+// Search finds the services that were registered, and were not lost.
+func (r *registry) Search(q naming.Search) []naming.ServiceKey {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []naming.ServiceKey
+	for k, there := range r.populated {
+		if there && k.Namespace == q.Namespace {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, naming.ServiceKey.Compare)
+	return out
+}
+
+func (r *registry) Populated(svc naming.ServiceKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.populated[svc]
+}
+
+// populate makes services that have an instance, or have none any more.
+func (r *registry) populate(there bool, services ...naming.ServiceKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.populated == nil {
+		r.populated = make(map[naming.ServiceKey]bool)
+	}
+	for _, svc := range services {
+		r.populated[svc] = there
+	}
 }
 
 var _ Registry = (*registry)(nil)

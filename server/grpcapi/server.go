@@ -28,8 +28,10 @@ type Registry interface {
 	RegisterBatch(ctx context.Context, svc naming.ServiceKey, publisher string, instances []*naming.Instance) error
 	Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error
 	ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.ServiceInfo
-	ServicePage(namespace, group string, no, size int64) (names []string, count int)
+	ServicePage(namespace, group, selector string, no, size int64) (names []string, count int, err error)
 	ConnectionLost(publisher string, services []naming.ServiceKey, moved bool)
+	Search(q naming.Search) []naming.ServiceKey
+	Populated(svc naming.ServiceKey) bool
 	Ready() error
 	Refusal(err error) wire.Refusal
 }
@@ -42,6 +44,11 @@ type Config struct {
 	SetupWait time.Duration // how long a call waits for a setup on its way
 	MoveTime  time.Duration // how long a client that was asked to go elsewhere may take
 	Workers   uint32        // goroutines that serve calls; 0: one for each call
+
+	MaxConnections      int // connections of clients; 0: no limit
+	MaxConnectionsPerIP int // of these with one address; 0: no limit
+	FuzzyPatterns       int // patterns that are watched, each counted once
+	FuzzyMatches        int // services that a pattern shows
 }
 
 // maxMessage is the largest request, in bytes (grpc.md 1.4).
@@ -59,12 +66,15 @@ type Server struct {
 	seq      atomic.Uint64 // of questions to clients
 	ids      atomic.Int64  // the last connection id's time, milliseconds
 	ejected  prometheus.Counter
+	patterns patterns
 	wg       sync.WaitGroup
 	once     sync.Once
 
-	mu      sync.Mutex
-	conns   map[*conn]struct{}
-	closing bool
+	mu       sync.Mutex
+	conns    map[*conn]struct{}
+	admits   map[string]int // admitted connections by the client's address
+	admitted int
+	closing  bool
 }
 
 // New returns a server on a listener, which it owns; it does not serve yet. The
@@ -72,7 +82,8 @@ type Server struct {
 func New(cfg Config, l net.Listener, registry Registry, engine *push.Engine, log *slog.Logger, reg prometheus.Registerer) *Server {
 	s := &Server{
 		cfg: cfg, registry: registry, engine: engine, log: log.With("component", "grpc"),
-		listener: l, start: time.Now(), conns: make(map[*conn]struct{}),
+		listener: l, start: time.Now(), conns: make(map[*conn]struct{}), admits: make(map[string]int),
+		patterns: patterns{watchers: make(map[string]map[*conn]struct{})},
 		ejected: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_connections_ejected_total", Help: "gRPC connections that the server closed.",
 		}),
@@ -173,8 +184,44 @@ func (s *Server) nextID() int64 {
 	}
 }
 
-func (s *Server) forget(c *conn) {
+// forget follows the end of a connection that counted for an address.
+func (s *Server) forget(c *conn, admitted string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	if admitted != "" {
+		s.admitted--
+		if s.admits[admitted]--; s.admits[admitted] == 0 {
+			delete(s.admits, admitted)
+		}
+	}
+}
+
+// admit counts a connection of a client that is set up, or closes it where there are
+// too many. The client is told nothing, as the protocol has it: it tries the next
+// server.
+func (s *Server) admit(c *conn, setup *wire.ConnectionSetupRequest, ip string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.registered || c.closed || c.admitted != "" || setup.Labels["source"] == "cluster" {
+		return true
+	}
+	s.mu.Lock()
+	reason := ""
+	switch {
+	case s.cfg.MaxConnections > 0 && s.admitted >= s.cfg.MaxConnections:
+		reason = fmt.Sprintf("there are %d connections, no more are allowed (max-connections)", s.admitted)
+	case s.cfg.MaxConnectionsPerIP > 0 && s.admits[ip] >= s.cfg.MaxConnectionsPerIP:
+		reason = fmt.Sprintf("%s has %d connections, no more are allowed (max-connections-per-ip)", ip, s.admits[ip])
+	default:
+		s.admitted++
+		s.admits[ip]++
+		c.admitted = ip
+	}
+	s.mu.Unlock()
+	if reason != "" {
+		c.closeLocked(reason)
+		return false
+	}
+	return true
 }

@@ -84,6 +84,9 @@ func (s *Server) serviceList(_ context.Context, c *conn, body []byte) *wire.Payl
 	if err != nil {
 		return s.refuse(c, wire.TypeListAnswer, err, wire.NoServices())
 	}
-	names, count := s.registry.ServicePage(svc.Namespace, svc.Group, int64(q.PageNo), int64(q.PageSize))
+	names, count, err := s.registry.ServicePage(svc.Namespace, svc.Group, q.Expression(), int64(q.PageNo), int64(q.PageSize))
+	if err != nil {
+		return wire.Failed(wire.TypeListAnswer, err.Error(), wire.NoServices())
+	}
 	return wire.ListAnswer(count, names)
 }

@@ -30,6 +30,8 @@ func (s *Server) handler(typ string) handler {
 		return s.serviceList
 	case wire.TypeSubscribeService:
 		return s.subscribeService
+	case wire.TypeFuzzyWatch:
+		return s.fuzzyWatch
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ type filterError struct {
 func (e *filterError) Error() string { return e.message }
 
 func (e *filterError) answer(path string) answer {
-	b := append([]byte(`{"timestamp":"`), time.Now().UTC().Format("2006-01-02T15:04:05.000-07:00")...)
+	b := append([]byte(`{"timestamp":"`), time.Now().UTC().Format(isoTime)...)
 	b = strconv.AppendInt(append(b, `","status":`...), int64(e.status), 10)
 	b = wire.AppendString(append(b, `,"error":`...), http.StatusText(e.status))
 	b = wire.AppendString(append(b, `,"message":`...), e.message)
@@ -97,6 +97,15 @@ func (s *Server) refusedV2(err error) answer {
 func result(code int, data []byte) []byte {
 	b := strconv.AppendInt([]byte(`{"code":`), int64(code), 10)
 	b = wire.AppendString(append(b, `,"message":`...), wire.CodeMessage(code))
+	b = append(append(b, `,"data":`...), data...)
+	return append(b, '}')
+}
+
+// restResult is the body of the answers of v1 core and console; data is JSON. A
+// message that is empty is null.
+func restResult(code int, message string, data []byte) []byte {
+	b := strconv.AppendInt([]byte(`{"code":`), int64(code), 10)
+	b = appendNullable(append(b, `,"message":`...), message)
 	b = append(append(b, `,"data":`...), data...)
 	return append(b, '}')
 }

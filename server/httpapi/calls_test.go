@@ -76,7 +76,7 @@ func TestCalls(t *testing.T) {
 		},
 		"list": {
 			"GET /nacos/v1/ns/instance/list", "serviceName=s&healthyOnly=TRUE&clusters=DEFAULT", nil,
-			`{"name":"DEFAULT_GROUP@@s","groupName":"DEFAULT_GROUP","clusters":"DEFAULT","cacheMillis":10000,"hosts":[{"instanceId":"10.0.0.1#80#DEFAULT#DEFAULT_GROUP@@s","ip":"10.0.0.1","port":80,"weight":1.0,"healthy":true,"enabled":true,"ephemeral":true,"clusterName":"DEFAULT","serviceName":"DEFAULT_GROUP@@s","metadata":{},"instanceHeartBeatInterval":5000,"instanceHeartBeatTimeOut":15000,"ipDeleteTimeout":30000,"instanceIdGenerator":"simple"}],"lastRefTime":1,"checksum":"","allIPs":false,"reachProtectionThreshold":false,"valid":true}`,
+			`{"name":"DEFAULT_GROUP@@s","groupName":"DEFAULT_GROUP","clusters":"DEFAULT","cacheMillis":10000,"hosts":[{"instanceId":"10.0.0.1#80#DEFAULT#DEFAULT_GROUP@@s","ip":"10.0.0.1","port":80,"weight":1.0,"healthy":true,"enabled":true,"ephemeral":true,"clusterName":"DEFAULT","serviceName":"DEFAULT_GROUP@@s","metadata":{},"instanceHeartBeatInterval":5000,"instanceHeartBeatTimeOut":15000,"ipDeleteTimeout":30000,"instanceIdGenerator":"simple"}],"lastRefTime":1,"checksum":"","allIPs":false,"allIps":false,"reachProtectionThreshold":false,"valid":true}`,
 		},
 		"light beat": {
 			"PUT /nacos/v1/ns/instance/beat", "serviceName=g@@s&ip=10.0.0.1&port=80&clusterName=c",

@@ -42,7 +42,7 @@ type registry struct {
 
 func newRegistry() *registry {
 	return &registry{
-		switches: naming.Switches{LightBeatEnabled: true, DefaultInstanceEphemeral: true, ClientBeatIntervalMs: 5000},
+		switches: naming.DefaultSwitches(),
 		info:     make(map[string]*naming.ServiceInfo),
 	}
 }
@@ -145,9 +145,9 @@ func (r *registry) Service(svc naming.ServiceKey) (naming.Service, bool) {
 	return s, s.Settings != nil || len(s.Instances) > 0
 }
 
-func (r *registry) ServicePage(namespace, group string, no, size int64) (names []string, count int) {
-	_ = r.call("ServicePage %s %s %d %d", namespace, group, no, size)
-	return []string{"a", "b"}, 7
+func (r *registry) ServicePage(namespace, group, selector string, no, size int64) (names []string, count int, err error) {
+	_ = r.call("ServicePage %s %s %s%d %d", namespace, group, selector, no, size)
+	return []string{"a", "b"}, 7, nil
 }
 
 func (r *registry) CreateService(_ context.Context, svc naming.ServiceKey, s naming.Settings) error {
@@ -170,11 +170,82 @@ func (r *registry) Counts() naming.Counts {
 
 func (r *registry) Switches() naming.Switches { return r.switches }
 
-func (r *registry) ChangeSwitch(_ context.Context, entry, value string) error {
+func (r *registry) ChangeSwitch(_ context.Context, entry, value string, here bool) error {
+	if here {
+		return r.call("ChangeSwitch %s %q here", entry, value)
+	}
 	return r.call("ChangeSwitch %s %q", entry, value)
 }
 
 func (r *registry) Wanted() error { return r.Ready() }
+
+func (r *registry) UpdateCluster(_ context.Context, svc naming.ServiceKey, cluster string, c naming.Cluster) error {
+	return r.call("UpdateCluster %s %s %+v", svc, cluster, c)
+}
+
+func (r *registry) SetHealth(_ context.Context, svc naming.ServiceKey, k naming.InstanceKey, healthy bool) error {
+	return r.call("SetHealth %s %v %v", svc, k, healthy)
+}
+
+func (r *registry) Search(q naming.Search) []naming.ServiceKey {
+	_ = r.call("Search %+v", q)
+	return []naming.ServiceKey{{Namespace: "dev", Group: "g", Name: "a"}, {Namespace: "public", Group: "g", Name: "a"}, {Namespace: "public", Group: "g", Name: "b"}}
+}
+
+func (r *registry) Clients() []naming.Client {
+	return []naming.Client{
+		{ID: "10.0.0.1:80#true", Ephemeral: true, IP: "10.0.0.1", Port: 80, Updated: time.UnixMilli(1700000000000)},
+		{ID: "1_10.0.0.7_5", Ephemeral: true, Connection: true, App: "shop", Agent: "Nacos-Java-Client:v2.2.0", IP: "10.0.9.9", Port: 5, Updated: time.UnixMilli(1700000000001)},
+	}
+}
+
+func (r *registry) Client(id string) (naming.Client, bool) {
+	for _, c := range r.Clients() {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return naming.Client{}, false
+}
+
+func (r *registry) PublishedBy(id string) []naming.Published {
+	return []naming.Published{{Service: naming.ServiceKey{Namespace: "public", Group: "g", Name: "s"}, Client: id, Instance: host("10.0.0.1")}}
+}
+
+func (r *registry) Publishers(svc naming.ServiceKey) []naming.Published {
+	return []naming.Published{{Service: svc, Client: "10.0.0.1:80#true", Instance: host("10.0.0.1")}}
+}
+
+func (r *registry) Responsible(ip string, port int) string {
+	return fmt.Sprintf("owner of %s:%d", ip, port)
+}
+
+func (r *registry) Namespaces() []naming.Namespace {
+	return []naming.Namespace{{ID: "public", Name: "public", Description: "Default Namespace"}, {ID: "dev", Name: "Dev"}}
+}
+
+func (r *registry) Namespace(id string) (naming.Namespace, error) {
+	for _, n := range r.Namespaces() {
+		if n.ID == id {
+			return n, nil
+		}
+	}
+	return naming.Namespace{}, &naming.InvalidError{Fault: naming.FaultNamespaceUnknown, Field: "namespaceId", Text: "unknown"}
+}
+
+func (r *registry) CreateNamespace(_ context.Context, n naming.Namespace) error {
+	return r.call("CreateNamespace %+v", n)
+}
+
+func (r *registry) UpdateNamespace(_ context.Context, n naming.Namespace) error {
+	return r.call("UpdateNamespace %+v", n)
+}
+
+func (r *registry) DeleteNamespace(_ context.Context, id string) error {
+	return r.call("DeleteNamespace %s", id)
+}
+
+func (r *registry) IDs() (current, worker uint64) { return 7, 0 }
 
 func (r *registry) Ready() error {
 	r.mu.Lock()

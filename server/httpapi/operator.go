@@ -1,7 +1,8 @@
 package httpapi
 
 import (
-	"encoding/json"
+	"bytes"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 
 func (s *Server) metricsV1(q *request) (answer, error) {
 	if onlyStatus := q.text("onlyStatus", "true"); strings.EqualFold(onlyStatus, "true") {
-		return jsonBody([]byte(`{"status":"UP"}`)), nil
+		return jsonBody(append(s.status(), '}')), nil
 	}
 	return jsonBody(s.counts(true)), nil
 }
@@ -24,16 +25,33 @@ func (s *Server) metricsV2(q *request) ([]byte, error) {
 		return nil, err
 	}
 	if onlyStatus {
-		return []byte(`{"status":"UP"}`), nil
+		return append(s.status(), '}'), nil
 	}
 	return s.counts(false), nil
+}
+
+func (s *Server) metricsV3(q *request) ([]byte, error) {
+	b, err := s.metricsV2(q)
+	if machine := bytes.Index(b, []byte(`,"cpu":`)); machine >= 0 { // v3 leaves out what follows
+		b = append(b[:machine], '}')
+	}
+	return b, err
+}
+
+// status begins the answer of the metrics with the state that the node says it is in.
+func (s *Server) status() []byte {
+	state := s.registry.Switches().OverriddenStatus
+	if state == "" {
+		state = "UP"
+	}
+	return wire.AppendString([]byte(`{"status":`), state)
 }
 
 // counts writes what operators ask for (http.md 2.6).
 func (s *Server) counts(v1 bool) []byte {
 	c := s.registry.Counts()
 	udp := s.udp.clients()
-	b := []byte(`{"status":"UP"`)
+	b := s.status()
 	field := func(name string, n int) {
 		b = strconv.AppendInt(append(append(append(b, `,"`...), name...), `":`...), int64(n), 10)
 	}
@@ -48,7 +66,7 @@ func (s *Server) counts(v1 bool) []byte {
 	field("ephemeralIpPortClientCount", c.EphemeralPublishers+udp)
 	field("persistentIpPortClientCount", c.PersistentPublishers)
 	field("responsibleClientCount", c.Connections+c.EphemeralPublishers+c.PersistentPublishers+udp)
-	load, mem := machine()
+	load, mem := Machine()
 	b = wire.AppendFloat(append(b, `,"cpu":`...), min(load/float64(runtime.NumCPU()), 1))
 	b = wire.AppendFloat(append(b, `,"load":`...), load)
 	b = wire.AppendFloat(append(b, `,"mem":`...), mem)
@@ -69,9 +87,9 @@ func (s *Server) login(q *request) (answer, error) {
 	return jsonBody(append(b, '}')), nil
 }
 
-// machine returns the load average of a minute and the used share of memory; 0
+// Machine returns the load average of a minute and the used share of memory; 0
 // where the system does not tell.
-func machine() (load, mem float64) {
+func Machine() (load, mem float64) {
 	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
 		first, _, _ := strings.Cut(string(raw), " ")
 		load, _ = strconv.ParseFloat(first, 64)
@@ -99,92 +117,80 @@ func machine() (load, mem float64) {
 	return load, mem
 }
 
-// switchDomain is the body of the switches: those that Rollcall has, and constants
-// for the others, so that tools find every key.
-type switchDomain struct {
-	Name                 string         `json:"name"`
-	Masters              *string        `json:"masters"`
-	AdWeightMap          map[string]int `json:"adWeightMap"`
-	DefaultPushCache     int64          `json:"defaultPushCacheMillis"`
-	DefaultCache         int64          `json:"defaultCacheMillis"`
-	DistroThreshold      float64        `json:"distroThreshold"`
-	HealthCheckEnabled   bool           `json:"healthCheckEnabled"`
-	DistroEnabled        bool           `json:"distroEnabled"`
-	EnableStandalone     bool           `json:"enableStandalone"`
-	PushEnabled          bool           `json:"pushEnabled"`
-	CheckTimes           int            `json:"checkTimes"`
-	HTTPHealthParams     healthParams   `json:"httpHealthParams"`
-	TCPHealthParams      healthParams   `json:"tcpHealthParams"`
-	MySQLHealthParams    healthParams   `json:"mysqlHealthParams"`
-	IncrementalList      []string       `json:"incrementalList"`
-	ServerStatusPeriod   int64          `json:"serverStatusSynchronizationPeriodMillis"`
-	ServiceStatusPeriod  int64          `json:"serviceStatusSynchronizationPeriodMillis"`
-	DisableAddIP         bool           `json:"disableAddIP"`
-	SendBeatOnly         bool           `json:"sendBeatOnly"`
-	LimitedURLMap        map[string]int `json:"limitedUrlMap"`
-	DistroServerExpired  int64          `json:"distroServerExpiredMillis"`
-	PushGoVersion        string         `json:"pushGoVersion"`
-	PushJavaVersion      string         `json:"pushJavaVersion"`
-	PushPythonVersion    string         `json:"pushPythonVersion"`
-	PushCVersion         string         `json:"pushCVersion"`
-	PushCSharpVersion    string         `json:"pushCSharpVersion"`
-	EnableAuthentication bool           `json:"enableAuthentication"`
-	OverriddenStatus     *string        `json:"overriddenServerStatus"`
-	HealthCheckWhiteList []string       `json:"healthCheckWhiteList"`
-	Checksum             *string        `json:"checksum"`
-	naming.Switches
+// pushStateV1 counts pushes since somebody last reset the counts.
+func (s *Server) pushStateV1(q *request) (answer, error) {
+	var flags [2]bool
+	for n, name := range [...]string{"detail", "reset"} {
+		var err error
+		if flags[n], err = q.boolean(name, false); err != nil {
+			return answer{}, err
+		}
+	}
+	detail, reset := flags[0], flags[1]
+	state := s.udp.engine.State(reset)
+	total := state.Succeeded + state.Failed
+	ratio := 0.0
+	if total > 0 {
+		ratio = float64(state.Succeeded) / float64(total)
+	}
+	b := strconv.AppendInt([]byte(`{"succeed":`), state.Succeeded, 10)
+	b = strconv.AppendInt(append(b, `,"total":`...), total, 10)
+	b = wire.AppendFloat(append(b, `,"ratio":`...), ratio)
+	if detail {
+		b = strconv.AppendInt(append(b, `,"detail":{"avgPushCost":`...), state.AvgMs, 10)
+		b = append(strconv.AppendInt(append(b, `,"maxPushCost":`...), state.MaxMs, 10), '}')
+	}
+	b = strconv.AppendBool(append(b, `,"reset":`...), reset)
+	return jsonBody(append(b, '}')), nil
 }
 
-type healthParams struct {
-	Max    int     `json:"max"`
-	Min    int     `json:"min"`
-	Factor float64 `json:"factor"`
+// setLog sets the level of a log.
+func (s *Server) setLog(q *request, lacking func(string) error) error {
+	for _, name := range [...]string{"logName", "logLevel"} {
+		if q.text(name, "") == "" {
+			return lacking(name)
+		}
+	}
+	return s.cfg.SetLogLevel(q.word("logName"), q.word("logLevel"))
 }
 
-func (s *Server) switches() ([]byte, error) {
-	return json.Marshal(switchDomain{
-		Name: "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00", AdWeightMap: map[string]int{},
-		DefaultPushCache: 10000, DefaultCache: 3000, DistroThreshold: 0.7,
-		HealthCheckEnabled: true, DistroEnabled: true, EnableStandalone: true, PushEnabled: true, CheckTimes: 3,
-		HTTPHealthParams: healthParams{5000, 500, 0.85}, TCPHealthParams: healthParams{5000, 1000, 0.75}, MySQLHealthParams: healthParams{3000, 2000, 0.65},
-		IncrementalList: []string{}, ServerStatusPeriod: 2000, ServiceStatusPeriod: 5000,
-		LimitedURLMap: map[string]int{}, DistroServerExpired: 10000,
-		PushGoVersion: pushGoVersion, PushJavaVersion: pushJavaVersion, PushPythonVersion: pushDNSVersion,
-		PushCVersion: pushCVersion, PushCSharpVersion: pushCSharpVersion,
-		HealthCheckWhiteList: []string{}, Switches: s.registry.Switches(),
-	})
+func (s *Server) setLogV1(q *request) (answer, error) {
+	return okText(), s.setLog(q, parameterMissing)
 }
 
-func (s *Server) switchesV1(*request) (answer, error) {
-	b, err := s.switches()
-	return jsonBody(b), err
+func (s *Server) setLogV3(q *request) ([]byte, error) {
+	return []byte(okJSON), s.setLog(q, lackingParameter)
 }
 
-func (s *Server) switchesV2(*request) ([]byte, error) { return s.switches() }
-
-func (s *Server) changeSwitchV1(q *request) (answer, error) {
-	entry, value, err := q.switchEntry(parameterMissing)
+// setCoreLog reads the level from a JSON body, as the paths of core have it.
+func (s *Server) setCoreLog(q *request) error {
+	if err := jsonRequest(q.Request); err != nil {
+		return err
+	}
+	var given struct {
+		Name  wire.Str `json:"logName"`
+		Level wire.Str `json:"logLevel"`
+	}
+	body, err := io.ReadAll(io.LimitReader(q.Body, smallForm))
+	if err == nil {
+		err = wire.Unmarshal(body, &given)
+	}
 	if err != nil {
-		return answer{}, err
+		return &naming.InvalidError{Fault: naming.FaultMissing, Field: "body", Text: "the body is no JSON object with logName and logLevel: " + err.Error()}
 	}
-	return okText(), s.registry.ChangeSwitch(q.Context(), entry, value)
+	for _, f := range [...]struct {
+		name  string
+		value wire.Str
+	}{{"logName", given.Name}, {"logLevel", given.Level}} {
+		if f.value == "" {
+			return lackingField(f.name)
+		}
+	}
+	return s.cfg.SetLogLevel(string(given.Name), string(given.Level))
 }
 
-func (s *Server) changeSwitchV2(q *request) ([]byte, error) {
-	entry, value, err := q.switchEntry(formString)
-	if err != nil {
-		return nil, err
-	}
-	return []byte(okJSON), s.registry.ChangeSwitch(q.Context(), entry, value)
+func (s *Server) setCoreLogV1(q *request) (answer, error) {
+	return jsonBody(restResult(200, "", []byte("null"))), s.setCoreLog(q)
 }
 
-func (q *request) switchEntry(lacking func(string) error) (entry, value string, err error) {
-	if entry = q.text("entry", ""); entry == "" {
-		return "", "", lacking("entry")
-	}
-	value, ok := q.params["value"]
-	if !ok {
-		return "", "", lacking("value")
-	}
-	return entry, strings.TrimSpace(value), nil
-}
+func (s *Server) setCoreLogV3(q *request) ([]byte, error) { return []byte("null"), s.setCoreLog(q) }

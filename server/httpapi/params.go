@@ -148,11 +148,16 @@ func (p params) boolean(name string, def bool) (bool, error) {
 }
 
 func badValue(name, value, rule string) error {
+	return &naming.InvalidError{Fault: naming.FaultValue, Field: name, Text: "Param '" + name + "' is illegal, '" + clipText(value) + "' should be " + rule + "."}
+}
+
+// clipText shortens a client's text for an error.
+func clipText(s string) string {
 	const limit = 64
-	if len(value) > limit {
-		value = strings.ToValidUTF8(value[:limit], "") + "..."
+	if len(s) <= limit {
+		return s
 	}
-	return &naming.InvalidError{Fault: naming.FaultValue, Field: name, Text: "Param '" + name + "' is illegal, '" + value + "' should be " + rule + "."}
+	return strings.ToValidUTF8(s[:limit], "") + "..."
 }
 
 // number reads a number; text gives the error for one that is none.

@@ -135,7 +135,13 @@ func FuzzReaders(f *testing.F) {
 			finite := settings.ProtectThreshold-settings.ProtectThreshold == 0 // the registry refuses what is not
 			require.True(t, !finite || json.Valid(append(s, '}')), "%s", s)
 		}
-		_, _, err = q.switchEntry(formString)
+		_, _, err = q.clusterForm(lackingForm)
+		own(err)
+		_, _, err = q.redirect()
+		own(err)
+		_, err = q.search("hasIpCount")
+		own(err)
+		_, _, err = q.pageV3(1)
 		own(err)
 		_, err = statusKey(p["key"])
 		own(err)
@@ -147,7 +153,7 @@ func FuzzReaders(f *testing.F) {
 			_, err = q.boolean(name, true)
 			own(err)
 		}
-		pushable(query)
+		pushable(query, naming.DefaultSwitches())
 	})
 }
 

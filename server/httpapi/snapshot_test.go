@@ -89,7 +89,7 @@ func TestSnapshot_Restore(t *testing.T) {
 	require.Equal(t, "a=1", s.took)
 	require.True(t, s.dryRun)
 	require.JSONEq(t, `{"dryRun":true,"snapshot":{"bytes":0,"format":0,"index":0,"time":"1970-01-01T00:00:00Z","cluster":"",
-		"services":4,"instances":0,"settings":0,"overrides":0,"switches":0,"namespaces":{"public":4}},
+		"services":4,"instances":0,"settings":0,"overrides":0,"clusters":0,"recorded":0,"switches":0,"namespaces":{"public":4}},
 		"change":{"added":1,"removed":2,"altered":3,"unchanged":4}}`, r.body)
 	n.do(t, "POST /rollcall/v1/snapshot", nil, url.Values{"a": {"1"}})
 	require.False(t, s.dryRun)

@@ -17,15 +17,6 @@ import (
 	"rollcall/server/wire"
 )
 
-// Lowest versions of clients that are pushed to (http.md 7.1).
-const (
-	pushJavaVersion   = "0.1.0"
-	pushDNSVersion    = "0.4.3"
-	pushCVersion      = "1.0.12"
-	pushGoVersion     = "0.1.0"
-	pushCSharpVersion = "0.9.0"
-)
-
 // gzipFrom is the size from which a datagram is compressed, in bytes.
 const gzipFrom = 1024
 
@@ -92,8 +83,9 @@ func agent(r *http.Request) string {
 	return r.Header.Get("Client-Version")
 }
 
-// pushable tells whether a client of that name and version understands pushes.
-func pushable(agent string) bool {
+// pushable tells whether a client of that name and version understands pushes
+// (http.md 7.1).
+func pushable(agent string, now naming.Switches) bool {
 	name, version, ok := strings.Cut(agent, ":v")
 	if !ok {
 		return false
@@ -101,15 +93,15 @@ func pushable(agent string) bool {
 	lowest := ""
 	switch name {
 	case "Nacos-Java-Client":
-		lowest = pushJavaVersion
+		lowest = now.PushJava
 	case "Nacos-DNS":
-		lowest = pushDNSVersion
+		lowest = now.PushDNS
 	case "Nacos-C-Client", "vip-client4cpp":
-		lowest = pushCVersion
+		lowest = now.PushC
 	case "Nacos-Go-Client":
-		lowest = pushGoVersion
+		lowest = now.PushGo
 	case "Nacos-CSharp-Client":
-		lowest = pushCSharpVersion
+		lowest = now.PushCSharp
 	default:
 		return false
 	}
@@ -142,7 +134,7 @@ func leadingNumber(s string) int {
 // subscribe subscribes ip:port, or renews its lease. An address that cannot be
 // pushed to is ignored: the list that was asked for is answered all the same.
 func (u *udp) subscribe(svc naming.ServiceKey, f naming.Filter, ip string, port int64, agent, app string) {
-	if port > 65535 || !pushable(agent) {
+	if port > 65535 {
 		return
 	}
 	addr, err := netip.ParseAddr(ip)
@@ -159,7 +151,7 @@ func (u *udp) subscribe(svc naming.ServiceKey, f naming.Filter, ip string, port 
 			return
 		}
 		c = &udpClient{address: address}
-		c.subscriber = u.engine.NewSubscriber(push.Peer{IP: ip, Port: int(port), Agent: agent, App: app}, u.engine.UDP(), func() { u.wake(c) })
+		c.subscriber = u.engine.NewSubscriber(push.Peer{ID: naming.Address(address.Addr().String(), int(port)) + "#true", IP: ip, Port: int(port), Agent: agent, App: app}, u.engine.UDP(), func() { u.wake(c) })
 		u.byAddress[address] = c
 	}
 	c.seen = time.Now()
@@ -171,6 +163,18 @@ func (u *udp) clients() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.byAddress)
+}
+
+// list returns the clients, as operators see them, in no particular order.
+func (u *udp) list() []naming.Client {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := make([]naming.Client, 0, len(u.byAddress))
+	for address, c := range u.byAddress {
+		ip, port := address.Addr().String(), int(address.Port())
+		out = append(out, naming.Client{ID: naming.Address(ip, port) + "#true", Ephemeral: true, Updated: c.seen, IP: ip, Port: port})
+	}
+	return out
 }
 
 func (u *udp) wake(c *udpClient) {

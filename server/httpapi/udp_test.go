@@ -52,7 +52,7 @@ func TestPushable(t *testing.T) {
 		":v1.0.0":                                   false,
 		"Nacos-Java-Client:v99999999999999999999.0": true,
 	} {
-		require.Equal(t, want, pushable(agent), agent)
+		require.Equal(t, want, pushable(agent, naming.DefaultSwitches()), agent)
 	}
 }
 

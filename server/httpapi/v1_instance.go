@@ -254,7 +254,7 @@ func (s *Server) list(q *request, svc naming.ServiceKey, f naming.Filter, ip str
 	if err := naming.CheckClusters(f.Clusters); err != nil {
 		return nil, err
 	}
-	if port > 0 {
+	if now := s.registry.Switches(); port > 0 && now.PushEnabled && pushable(agent(q.Request), now) {
 		s.udp.subscribe(svc, f, ip, port, agent(q.Request), q.text("app", ""))
 	}
 	return s.registry.ServiceInfo(svc, f), nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"rollcall/naming"
-	"rollcall/push"
 	"rollcall/server/wire"
 )
 
@@ -80,6 +79,34 @@ func parseSelector(raw string) (naming.Selector, error) {
 	return bad("not match any type of selector!")
 }
 
+// listSelector returns the expression of a selector of services, in JSON; none and a
+// blank one are empty.
+func listSelector(raw string) (string, error) {
+	if raw == "" {
+		return "", nil
+	}
+	bad := func(why string) error {
+		return &naming.InvalidError{Fault: naming.FaultSelector, Field: "selector", Text: "Param 'selector' is illegal, it should be a JSON object with type and expression: " + why + "."}
+	}
+	if len(raw) > maxSelector {
+		return "", bad("it is longer than " + strconv.Itoa(maxSelector) + " bytes")
+	}
+	var given struct {
+		Type       wire.Str `json:"type"`
+		Expression wire.Str `json:"expression"`
+	}
+	if err := wire.Unmarshal([]byte(raw), &given); err != nil {
+		return "", bad(err.Error())
+	}
+	switch given.Type {
+	case "", "none":
+		return "", nil
+	case "label":
+		return string(given.Expression), nil
+	}
+	return "", &naming.InvalidError{Fault: naming.FaultSelector, Field: "selector", Text: "not match any type of selector!"}
+}
+
 // selectorLabels returns the labels that an expression compares.
 func selectorLabels(expression string) ([]string, bool) {
 	labels := []string{}
@@ -148,7 +175,9 @@ func (s *Server) serviceV1(q *request) (answer, error) {
 			b = append(b, ',')
 		}
 		b = wire.AppendString(append(b, `{"name":`...), name)
-		b = append(b, `,"healthChecker":{"type":"TCP"},"metadata":{}}`...)
+		c := clusterSettings(&in, name)
+		b = appendChecker(append(b, `,"healthChecker":`...), c.Checker)
+		b = append(wire.AppendMetadata(append(b, `,"metadata":`...), c.Metadata), '}')
 	}
 	return jsonBody(append(b, `]}`...)), nil
 }
@@ -211,7 +240,14 @@ func (s *Server) serviceListV1(q *request) (answer, error) {
 	if size < 0 {
 		return answer{}, negativePage(size)
 	}
-	names, count := s.registry.ServicePage(namespace, group, no, size)
+	selector, err := listSelector(q.text("selector", ""))
+	if err != nil {
+		return answer{}, err
+	}
+	names, count, err := s.registry.ServicePage(namespace, group, selector, no, size)
+	if err != nil {
+		return answer{}, err
+	}
 	b := strconv.AppendInt([]byte(`{"count":`), int64(count), 10)
 	return jsonBody(append(wire.AppendStrings(append(b, `,"doms":`...), names), '}')), nil
 }
@@ -226,70 +262,4 @@ func checkGroup(namespace, group string) error {
 		return err
 	}
 	return naming.CheckGroup(group)
-}
-
-func (s *Server) subscribersV1(q *request) (answer, error) {
-	svc, err := q.service()
-	if err != nil {
-		return answer{}, err
-	}
-	if err := naming.CheckKey(svc); err != nil {
-		return answer{}, err
-	}
-	no, _ := q.integer("pageNo", 1)
-	size, _ := q.integer("pageSize", 1000)
-	all := distinctSubscribers(s.udp.engine.Subscribers(svc))
-	first, last := int64(len(all)), int64(len(all))
-	if page := max(no, 1) - 1; size > 0 && page <= last/size {
-		first = page * size
-		last = first + min(size, last-first)
-	}
-	b := strconv.AppendInt([]byte(`{"count":`), int64(len(all)), 10)
-	b = append(b, `,"subscribers":[`...)
-	for n := first; n < last; n++ {
-		if n > first {
-			b = append(b, ',')
-		}
-		b = appendSubscriber(b, all[n], svc)
-	}
-	return jsonBody(append(b, `]}`...)), nil
-}
-
-// subscriber is one line of the list of subscribers.
-type subscriber struct {
-	push.Peer
-	clusters string
-}
-
-// distinctSubscribers lists a client once: over gRPC by its address, over UDP by
-// address and port.
-func distinctSubscribers(peers []push.Peer, clusters []string) []subscriber {
-	seen := make(map[string]bool, len(peers))
-	var out []subscriber
-	for n, p := range peers {
-		if name := naming.Address(p.IP, p.Port); !seen[name] {
-			seen[name] = true
-			out = append(out, subscriber{p, clusters[n]})
-		}
-	}
-	slices.SortFunc(out, func(a, b subscriber) int {
-		return strings.Compare(naming.Address(a.IP, a.Port), naming.Address(b.IP, b.Port))
-	})
-	return out
-}
-
-func appendSubscriber(b []byte, p subscriber, svc naming.ServiceKey) []byte {
-	addr := p.IP
-	if p.Port != 0 {
-		addr = naming.Address(p.IP, p.Port)
-	}
-	b = wire.AppendString(append(b, `{"addrStr":`...), addr)
-	b = wire.AppendString(append(b, `,"agent":`...), p.Agent)
-	b = wire.AppendString(append(b, `,"app":`...), p.App)
-	b = wire.AppendString(append(b, `,"ip":`...), p.IP)
-	b = strconv.AppendInt(append(b, `,"port":`...), int64(p.Port), 10)
-	b = wire.AppendString(append(b, `,"namespaceId":`...), svc.Namespace)
-	b = wire.AppendString(append(b, `,"serviceName":`...), svc.Grouped())
-	b = wire.AppendString(append(b, `,"cluster":`...), p.clusters)
-	return append(b, '}')
 }

@@ -15,7 +15,16 @@ const (
 	CodeServiceExists    = 21007
 	CodeServiceUnknown   = 21008
 	CodeServiceNotEmpty  = 21009
+	CodeHealthMissing    = 21010
+	CodeHealthChecked    = 21011
+	CodeNamespace        = 22000
+	CodeNamespaceUnknown = 22001
+	CodeNamespaceExists  = 22002
+	CodeState            = 23000
 	CodeServerError      = 30000
+	CodeAbsent           = 40001
+	CodeTooManyPatterns  = 50310
+	CodeTooManyMatches   = 50311
 )
 
 var codeMessages = map[int]string{ //nolint:gochecknoglobals // a constant table
@@ -32,7 +41,16 @@ var codeMessages = map[int]string{ //nolint:gochecknoglobals // a constant table
 	CodeServiceExists:    "service already exist",
 	CodeServiceUnknown:   "service not exist",
 	CodeServiceNotEmpty:  "service delete failure",
+	CodeHealthMissing:    "healthy param miss",
+	CodeHealthChecked:    "health check still running",
+	CodeNamespace:        "illegal namespace",
+	CodeNamespaceUnknown: "namespace not exist",
+	CodeNamespaceExists:  "namespace already exist",
+	CodeState:            "illegal state",
 	CodeServerError:      "server error",
+	CodeAbsent:           "API function disabled.",
+	CodeTooManyPatterns:  "fuzzy watch pattern over limit",
+	CodeTooManyMatches:   "fuzzy watch pattern matched count over limit",
 }
 
 // CodeMessage returns the fixed text of a v2 code.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"rollcall/naming"
@@ -114,8 +115,26 @@ type ServiceQueryRequest struct {
 // ServiceListRequest asks for a page of names (3.7).
 type ServiceListRequest struct {
 	ServiceName
-	PageNo   Int `json:"pageNo"`
-	PageSize Int `json:"pageSize"`
+	PageNo   Int             `json:"pageNo"`
+	PageSize Int             `json:"pageSize"`
+	Selector json.RawMessage `json:"selector"` // a JSON object, or its text
+}
+
+// Expression returns the expression of a label selector; empty for any other one.
+func (q *ServiceListRequest) Expression() string {
+	raw := []byte(q.Selector)
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		raw = []byte(text)
+	}
+	var given struct {
+		Type       Str `json:"type"`
+		Expression Str `json:"expression"`
+	}
+	if json.Unmarshal(raw, &given) != nil || given.Type != "label" {
+		return ""
+	}
+	return string(given.Expression)
 }
 
 // SubscribeServiceRequest subscribes or unsubscribes (3.8).
@@ -128,6 +147,7 @@ type SubscribeServiceRequest struct {
 // ConnectionSetupRequest opens a connection (2.4).
 type ConnectionSetupRequest struct {
 	ClientVersion Str             `json:"clientVersion"`
+	Tenant        Str             `json:"tenant"`
 	Labels        map[string]Str  `json:"labels"`
 	AbilityTable  map[string]Bool `json:"abilityTable"` // nil: absent or null
 }
@@ -247,12 +267,13 @@ func NotifySubscriber(serverIP string, seq uint64, info *naming.ServiceInfo) *Pa
 	}
 }
 
-// SetupAck tells the server's abilities.
-func SetupAck(serverIP string) *Payload {
-	return &Payload{
-		Type: TypeSetupAck, ClientIP: serverIP,
-		Body: [][]byte{[]byte(`{"headers":{},"abilityTable":{"supportPersistentInstanceByGrpc":true},"module":"internal"}`)},
+// SetupAck tells the server's abilities: fuzzyWatch only to a client that has it too.
+func SetupAck(serverIP string, fuzzyWatch bool) *Payload {
+	b := []byte(`{"headers":{},"abilityTable":{"supportPersistentInstanceByGrpc":true`)
+	if fuzzyWatch {
+		b = append(b, `,"fuzzyWatch":true`...)
 	}
+	return &Payload{Type: TypeSetupAck, ClientIP: serverIP, Body: [][]byte{append(b, `},"module":"internal"}`...)}}
 }
 
 // ClientDetection asks a silent client whether it is there.
@@ -262,14 +283,17 @@ func ClientDetection(serverIP string, seq uint64) *Payload {
 }
 
 // ConnectReset asks the client of a connection to connect to another server: ip and
-// main port; both empty mean any other.
+// main port; both empty mean any other. The id may be
+// empty: then it is not told.
 func ConnectReset(serverIP string, seq uint64, connectionID, ip, port string) *Payload {
 	b := strconv.AppendUint([]byte(`{"headers":{},"requestId":"`), seq, 10)
 	b = append(b, '"')
 	if ip != "" {
 		b = AppendString(append(b, `,"serverIp":`...), ip)
 		b = AppendString(append(b, `,"serverPort":`...), port)
-		b = AppendString(append(b, `,"connectionId":`...), connectionID)
+		if connectionID != "" {
+			b = AppendString(append(b, `,"connectionId":`...), connectionID)
+		}
 	}
 	return &Payload{Type: TypeConnectReset, ClientIP: serverIP, Body: [][]byte{append(b, `,"module":"internal"}`...)}}
 }

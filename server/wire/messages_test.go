@@ -11,7 +11,7 @@ import (
 
 func TestAnswers(t *testing.T) {
 	info := &naming.ServiceInfo{Key: naming.ServiceKey{Namespace: "public", Group: "g", Name: "s"}, CacheMs: 10000, LastRefTimeMs: 5}
-	const shown = `{"name":"s","groupName":"g","clusters":"","cacheMillis":10000,"hosts":[],"lastRefTime":5,"checksum":"","allIPs":false,"reachProtectionThreshold":false,"valid":true}`
+	const shown = `{"name":"s","groupName":"g","clusters":"","cacheMillis":10000,"hosts":[],"lastRefTime":5,"checksum":"","allIPs":false,"allIps":false,"reachProtectionThreshold":false,"valid":true}`
 	for name, c := range map[string]struct {
 		payload   *wire.Payload
 		typ, body string

@@ -172,7 +172,7 @@ func TestPayload_BytesOfTheProtocol(t *testing.T) {
 			`{"resultCode":200,"errorCode":0,"connectionId":"1700000000000_10.0.0.7_51234","supportAbilityNegotiation":true,"success":true}`,
 		},
 		"3 SetupAckRequest": {
-			wire.SetupAck("10.0.0.1"),
+			wire.SetupAck("10.0.0.1", false),
 			"121b1a0f" + hex.EncodeToString([]byte("SetupAckRequest")) + "4208" + hex.EncodeToString([]byte("10.0.0.1")) + "1a5c125a",
 			`{"headers":{},"abilityTable":{"supportPersistentInstanceByGrpc":true},"module":"internal"}`,
 		},
@@ -210,13 +210,13 @@ func TestPayload_BytesOfTheProtocol(t *testing.T) {
 			require.Equal(t, c.body, string(back.JSON()))
 		})
 	}
-	// 6: the push, but for the key that each version of the original spells otherwise.
+	// 6: the push, longer by the key that the third version spells otherwise.
 	push := wire.NotifySubscriber("10.0.0.1", 42, &naming.ServiceInfo{
 		Key: naming.ServiceKey{Namespace: "public", Group: "DEFAULT_GROUP", Name: "demo"}, CacheMs: 10000, LastRefTimeMs: 1700000001000,
 	})
-	require.Equal(t, "12231a17"+hex.EncodeToString([]byte("NotifySubscriberRequest"))+"4208"+hex.EncodeToString([]byte("10.0.0.1"))+"1a820212ff01",
+	require.Equal(t, "12231a17"+hex.EncodeToString([]byte("NotifySubscriberRequest"))+"4208"+hex.EncodeToString([]byte("10.0.0.1"))+"1a9102128e02",
 		hex.EncodeToString(marshal(t, push))[:2*(37+6)])
-	require.JSONEq(t, `{"headers":{},"requestId":"42","serviceInfo":{"name":"demo","groupName":"DEFAULT_GROUP","clusters":"","cacheMillis":10000,"hosts":[],"lastRefTime":1700000001000,"checksum":"","allIPs":false,"reachProtectionThreshold":false,"valid":true},"module":"naming"}`,
+	require.JSONEq(t, `{"headers":{},"requestId":"42","serviceInfo":{"name":"demo","groupName":"DEFAULT_GROUP","clusters":"","cacheMillis":10000,"hosts":[],"lastRefTime":1700000001000,"checksum":"","allIPs":false,"allIps":false,"reachProtectionThreshold":false,"valid":true},"module":"naming"}`,
 		string(push.JSON()))
 }
 

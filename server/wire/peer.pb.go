@@ -357,6 +357,8 @@ type StateReply struct {
 	ReadOnly      string                 `protobuf:"bytes,17,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // why the disk takes no persistent data; empty when it does
 	Refused       string                 `protobuf:"bytes,18,opt,name=refused,proto3" json:"refused,omitempty"`                   // why the node takes no part in persistent data; empty when it does
 	Connections   int32                  `protobuf:"varint,19,opt,name=connections,proto3" json:"connections,omitempty"`          // of clients over gRPC that stay
+	Load          float64                `protobuf:"fixed64,20,opt,name=load,proto3" json:"load,omitempty"`                       // average of a minute
+	Cpu           float64                `protobuf:"fixed64,21,opt,name=cpu,proto3" json:"cpu,omitempty"`                         // used share of all processors
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +526,117 @@ func (x *StateReply) GetConnections() int32 {
 	return 0
 }
 
+func (x *StateReply) GetLoad() float64 {
+	if x != nil {
+		return x.Load
+	}
+	return 0
+}
+
+func (x *StateReply) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+// ReloadRequest asks a node to send clients to another one.
+type ReloadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keep          int32                  `protobuf:"varint,1,opt,name=keep,proto3" json:"keep,omitempty"`        // connections that stay
+	Redirect      string                 `protobuf:"bytes,2,opt,name=redirect,proto3" json:"redirect,omitempty"` // host:port of HTTP of the node that they go to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadRequest) Reset() {
+	*x = ReloadRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadRequest) ProtoMessage() {}
+
+func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
+func (*ReloadRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReloadRequest) GetKeep() int32 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *ReloadRequest) GetRedirect() string {
+	if x != nil {
+		return x.Redirect
+	}
+	return ""
+}
+
+type ReloadReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Asked         int32                  `protobuf:"varint,1,opt,name=asked,proto3" json:"asked,omitempty"` // clients that were asked to go
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadReply) Reset() {
+	*x = ReloadReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadReply) ProtoMessage() {}
+
+func (x *ReloadReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
+func (*ReloadReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReloadReply) GetAsked() int32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
 // RegisterRequest asks the node that owns a client over HTTP to register its
 // instance.
 type RegisterRequest struct {
@@ -537,7 +650,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[8]
+	mi := &file_server_wire_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +662,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[8]
+	mi := &file_server_wire_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +675,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{8}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RegisterRequest) GetService() *PeerService {
@@ -599,7 +712,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[9]
+	mi := &file_server_wire_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +724,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[9]
+	mi := &file_server_wire_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +737,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{9}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeregisterRequest) GetService() *PeerService {
@@ -664,7 +777,7 @@ type OwnedReply struct {
 
 func (x *OwnedReply) Reset() {
 	*x = OwnedReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[10]
+	mi := &file_server_wire_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +789,7 @@ func (x *OwnedReply) String() string {
 func (*OwnedReply) ProtoMessage() {}
 
 func (x *OwnedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[10]
+	mi := &file_server_wire_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +802,7 @@ func (x *OwnedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnedReply.ProtoReflect.Descriptor instead.
 func (*OwnedReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{10}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OwnedReply) GetChange() *ChangeReply {
@@ -712,7 +825,7 @@ type ChangeReply struct {
 
 func (x *ChangeReply) Reset() {
 	*x = ChangeReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[11]
+	mi := &file_server_wire_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +837,7 @@ func (x *ChangeReply) String() string {
 func (*ChangeReply) ProtoMessage() {}
 
 func (x *ChangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[11]
+	mi := &file_server_wire_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +850,7 @@ func (x *ChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
 func (*ChangeReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{11}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChangeReply) GetNode() string {
@@ -774,7 +887,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[12]
+	mi := &file_server_wire_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +899,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[12]
+	mi := &file_server_wire_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +912,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{12}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BeatRequest) GetService() *PeerService {
@@ -841,7 +954,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[13]
+	mi := &file_server_wire_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +966,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[13]
+	mi := &file_server_wire_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +979,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{13}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BeatReply) GetChange() *ChangeReply {
@@ -900,7 +1013,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[14]
+	mi := &file_server_wire_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1025,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[14]
+	mi := &file_server_wire_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1038,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{14}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RenewRequest) GetRenewals() []*Renewal {
@@ -946,7 +1059,7 @@ type Renewal struct {
 
 func (x *Renewal) Reset() {
 	*x = Renewal{}
-	mi := &file_server_wire_peer_proto_msgTypes[15]
+	mi := &file_server_wire_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1071,7 @@ func (x *Renewal) String() string {
 func (*Renewal) ProtoMessage() {}
 
 func (x *Renewal) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[15]
+	mi := &file_server_wire_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1084,7 @@ func (x *Renewal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewal.ProtoReflect.Descriptor instead.
 func (*Renewal) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{15}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Renewal) GetService() *PeerService {
@@ -1003,7 +1116,7 @@ type RenewReply struct {
 
 func (x *RenewReply) Reset() {
 	*x = RenewReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[16]
+	mi := &file_server_wire_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1128,7 @@ func (x *RenewReply) String() string {
 func (*RenewReply) ProtoMessage() {}
 
 func (x *RenewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[16]
+	mi := &file_server_wire_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1141,7 @@ func (x *RenewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
 func (*RenewReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{16}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{18}
 }
 
 type PeerService struct {
@@ -1042,7 +1155,7 @@ type PeerService struct {
 
 func (x *PeerService) Reset() {
 	*x = PeerService{}
-	mi := &file_server_wire_peer_proto_msgTypes[17]
+	mi := &file_server_wire_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1167,7 @@ func (x *PeerService) String() string {
 func (*PeerService) ProtoMessage() {}
 
 func (x *PeerService) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[17]
+	mi := &file_server_wire_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1180,7 @@ func (x *PeerService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerService.ProtoReflect.Descriptor instead.
 func (*PeerService) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{17}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PeerService) GetNamespace() string {
@@ -1108,7 +1221,7 @@ type PeerInstance struct {
 
 func (x *PeerInstance) Reset() {
 	*x = PeerInstance{}
-	mi := &file_server_wire_peer_proto_msgTypes[18]
+	mi := &file_server_wire_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1233,7 @@ func (x *PeerInstance) String() string {
 func (*PeerInstance) ProtoMessage() {}
 
 func (x *PeerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[18]
+	mi := &file_server_wire_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1246,7 @@ func (x *PeerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInstance.ProtoReflect.Descriptor instead.
 func (*PeerInstance) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{18}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PeerInstance) GetId() string {
@@ -1211,7 +1324,7 @@ type Invalid struct {
 
 func (x *Invalid) Reset() {
 	*x = Invalid{}
-	mi := &file_server_wire_peer_proto_msgTypes[19]
+	mi := &file_server_wire_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1336,7 @@ func (x *Invalid) String() string {
 func (*Invalid) ProtoMessage() {}
 
 func (x *Invalid) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[19]
+	mi := &file_server_wire_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1349,7 @@ func (x *Invalid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalid.ProtoReflect.Descriptor instead.
 func (*Invalid) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{19}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Invalid) GetFault() int32 {
@@ -1275,7 +1388,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_server_wire_peer_proto_msgTypes[20]
+	mi := &file_server_wire_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1400,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[20]
+	mi := &file_server_wire_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1413,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{20}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Holding) GetNode() string {
@@ -1348,7 +1461,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1473,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1486,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoveRequest) GetNode() string {
@@ -1391,7 +1504,7 @@ type RemoveReply struct {
 
 func (x *RemoveReply) Reset() {
 	*x = RemoveReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1516,7 @@ func (x *RemoveReply) String() string {
 func (*RemoveReply) ProtoMessage() {}
 
 func (x *RemoveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1529,7 @@ func (x *RemoveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReply.ProtoReflect.Descriptor instead.
 func (*RemoveReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{24}
 }
 
 // RestoreChunk is the next part of a snapshot that the leader is to restore.
@@ -1429,7 +1542,7 @@ type RestoreChunk struct {
 
 func (x *RestoreChunk) Reset() {
 	*x = RestoreChunk{}
-	mi := &file_server_wire_peer_proto_msgTypes[23]
+	mi := &file_server_wire_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1554,7 @@ func (x *RestoreChunk) String() string {
 func (*RestoreChunk) ProtoMessage() {}
 
 func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[23]
+	mi := &file_server_wire_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1567,7 @@ func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunk.ProtoReflect.Descriptor instead.
 func (*RestoreChunk) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{23}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RestoreChunk) GetContent() []byte {
@@ -1472,7 +1585,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[24]
+	mi := &file_server_wire_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1597,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[24]
+	mi := &file_server_wire_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1610,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{24}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{26}
 }
 
 var File_server_wire_peer_proto protoreflect.FileDescriptor
@@ -1522,7 +1635,7 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"last_index\x18\x02 \x01(\x04R\tlastIndex\x12\x1d\n" +
 	"\n" +
 	"contact_ms\x18\x03 \x01(\x12R\tcontactMs\"\x0e\n" +
-	"\fStateRequest\"\x95\x04\n" +
+	"\fStateRequest\"\xbb\x04\n" +
 	"\n" +
 	"StateReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
@@ -1545,7 +1658,14 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\x05stale\x18\x10 \x01(\bR\x05stale\x12\x1b\n" +
 	"\tread_only\x18\x11 \x01(\tR\breadOnly\x12\x18\n" +
 	"\arefused\x18\x12 \x01(\tR\arefused\x12 \n" +
-	"\vconnections\x18\x13 \x01(\x05R\vconnections\"\xa4\x01\n" +
+	"\vconnections\x18\x13 \x01(\x05R\vconnections\x12\x12\n" +
+	"\x04load\x18\x14 \x01(\x01R\x04load\x12\x10\n" +
+	"\x03cpu\x18\x15 \x01(\x01R\x03cpu\"?\n" +
+	"\rReloadRequest\x12\x12\n" +
+	"\x04keep\x18\x01 \x01(\x05R\x04keep\x12\x1a\n" +
+	"\bredirect\x18\x02 \x01(\tR\bredirect\"#\n" +
+	"\vReloadReply\x12\x14\n" +
+	"\x05asked\x18\x01 \x01(\x05R\x05asked\"\xa4\x01\n" +
 	"\x0fRegisterRequest\x127\n" +
 	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12:\n" +
@@ -1626,7 +1746,7 @@ func file_server_wire_peer_proto_rawDescGZIP() []byte {
 	return file_server_wire_peer_proto_rawDescData
 }
 
-var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_server_wire_peer_proto_goTypes = []any{
 	(*WriteRequest)(nil),      // 0: rollcall.peer.v1.WriteRequest
 	(*WriteReply)(nil),        // 1: rollcall.peer.v1.WriteReply
@@ -1636,37 +1756,39 @@ var file_server_wire_peer_proto_goTypes = []any{
 	(*StatsReply)(nil),        // 5: rollcall.peer.v1.StatsReply
 	(*StateRequest)(nil),      // 6: rollcall.peer.v1.StateRequest
 	(*StateReply)(nil),        // 7: rollcall.peer.v1.StateReply
-	(*RegisterRequest)(nil),   // 8: rollcall.peer.v1.RegisterRequest
-	(*DeregisterRequest)(nil), // 9: rollcall.peer.v1.DeregisterRequest
-	(*OwnedReply)(nil),        // 10: rollcall.peer.v1.OwnedReply
-	(*ChangeReply)(nil),       // 11: rollcall.peer.v1.ChangeReply
-	(*BeatRequest)(nil),       // 12: rollcall.peer.v1.BeatRequest
-	(*BeatReply)(nil),         // 13: rollcall.peer.v1.BeatReply
-	(*RenewRequest)(nil),      // 14: rollcall.peer.v1.RenewRequest
-	(*Renewal)(nil),           // 15: rollcall.peer.v1.Renewal
-	(*RenewReply)(nil),        // 16: rollcall.peer.v1.RenewReply
-	(*PeerService)(nil),       // 17: rollcall.peer.v1.PeerService
-	(*PeerInstance)(nil),      // 18: rollcall.peer.v1.PeerInstance
-	(*Invalid)(nil),           // 19: rollcall.peer.v1.Invalid
-	(*Holding)(nil),           // 20: rollcall.peer.v1.Holding
-	(*RemoveRequest)(nil),     // 21: rollcall.peer.v1.RemoveRequest
-	(*RemoveReply)(nil),       // 22: rollcall.peer.v1.RemoveReply
-	(*RestoreChunk)(nil),      // 23: rollcall.peer.v1.RestoreChunk
-	(*RestoreReply)(nil),      // 24: rollcall.peer.v1.RestoreReply
-	nil,                       // 25: rollcall.peer.v1.PeerInstance.MetadataEntry
+	(*ReloadRequest)(nil),     // 8: rollcall.peer.v1.ReloadRequest
+	(*ReloadReply)(nil),       // 9: rollcall.peer.v1.ReloadReply
+	(*RegisterRequest)(nil),   // 10: rollcall.peer.v1.RegisterRequest
+	(*DeregisterRequest)(nil), // 11: rollcall.peer.v1.DeregisterRequest
+	(*OwnedReply)(nil),        // 12: rollcall.peer.v1.OwnedReply
+	(*ChangeReply)(nil),       // 13: rollcall.peer.v1.ChangeReply
+	(*BeatRequest)(nil),       // 14: rollcall.peer.v1.BeatRequest
+	(*BeatReply)(nil),         // 15: rollcall.peer.v1.BeatReply
+	(*RenewRequest)(nil),      // 16: rollcall.peer.v1.RenewRequest
+	(*Renewal)(nil),           // 17: rollcall.peer.v1.Renewal
+	(*RenewReply)(nil),        // 18: rollcall.peer.v1.RenewReply
+	(*PeerService)(nil),       // 19: rollcall.peer.v1.PeerService
+	(*PeerInstance)(nil),      // 20: rollcall.peer.v1.PeerInstance
+	(*Invalid)(nil),           // 21: rollcall.peer.v1.Invalid
+	(*Holding)(nil),           // 22: rollcall.peer.v1.Holding
+	(*RemoveRequest)(nil),     // 23: rollcall.peer.v1.RemoveRequest
+	(*RemoveReply)(nil),       // 24: rollcall.peer.v1.RemoveReply
+	(*RestoreChunk)(nil),      // 25: rollcall.peer.v1.RestoreChunk
+	(*RestoreReply)(nil),      // 26: rollcall.peer.v1.RestoreReply
+	nil,                       // 27: rollcall.peer.v1.PeerInstance.MetadataEntry
 }
 var file_server_wire_peer_proto_depIdxs = []int32{
-	20, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
-	17, // 1: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
-	18, // 2: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
-	17, // 3: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
-	11, // 4: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
-	17, // 5: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
-	18, // 6: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
-	11, // 7: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
-	15, // 8: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
-	17, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
-	25, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
+	22, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
+	19, // 1: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	20, // 2: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	19, // 3: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	13, // 4: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	19, // 5: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
+	20, // 6: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	13, // 7: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	17, // 8: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
+	19, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
+	27, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
 	11, // [11:11] is the sub-list for method output_type
 	11, // [11:11] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
@@ -1685,7 +1807,7 @@ func file_server_wire_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_wire_peer_proto_rawDesc), len(file_server_wire_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

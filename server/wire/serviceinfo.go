@@ -36,6 +36,8 @@ func ServiceInfoUDP(s *naming.ServiceInfo) []byte {
 	return s.Encoding(slotUDP, func(s *naming.ServiceInfo) []byte { return encodeServiceInfo(s, s.Key.Grouped(), false) })
 }
 
+// encodeServiceInfo writes allIPs in the spelling of version 3 too: each client reads
+// its own.
 func encodeServiceInfo(s *naming.ServiceInfo, name string, full bool) []byte {
 	size := 256 + len(name)
 	for _, i := range s.Hosts {
@@ -60,7 +62,7 @@ func encodeServiceInfo(s *naming.ServiceInfo, name string, full bool) []byte {
 		b = appendInstance(b, i, s.Key, grouped)
 	}
 	b = strconv.AppendInt(append(b, `],"lastRefTime":`...), s.LastRefTimeMs, 10)
-	b = append(b, `,"checksum":"","allIPs":false,"reachProtectionThreshold":`...)
+	b = append(b, `,"checksum":"","allIPs":false,"allIps":false,"reachProtectionThreshold":`...)
 	b = strconv.AppendBool(b, full && s.ReachedProtection)
 	return append(b, `,"valid":true}`...)
 }
@@ -89,6 +91,53 @@ func appendInstance(b []byte, i *naming.Instance, svc naming.ServiceKey, grouped
 	return append(b, '}')
 }
 
+// AppendInstances appends a JSON list of instances of a service, in the form of
+// lists and pushes.
+func AppendInstances(b []byte, list []*naming.Instance, svc naming.ServiceKey) []byte {
+	grouped := string(AppendString(nil, svc.Grouped()))
+	b = append(b, '[')
+	for n, i := range list {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = appendInstance(b, i, svc, grouped)
+	}
+	return append(b, ']')
+}
+
+// AppendInstance appends one instance in the form of lists and pushes.
+func AppendInstance(b []byte, i *naming.Instance, svc naming.ServiceKey) []byte {
+	return appendInstance(b, i, svc, string(AppendString(nil, svc.Grouped())))
+}
+
 func appendMillis(b []byte, d time.Duration) []byte {
 	return strconv.AppendInt(b, d.Milliseconds(), 10)
+}
+
+// ServiceInfoDom returns the JSON of the 1.x protocol, which DNS servers read: dom and
+// the hosts' serviceName are plain (http.md 5.3).
+func ServiceInfoDom(s *naming.ServiceInfo) []byte {
+	b := append([]byte(nil), `{"hosts":[`...)
+	for n, i := range s.Hosts {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = AppendString(append(b, `{"ip":`...), i.IP)
+		b = strconv.AppendInt(append(b, `,"port":`...), int64(i.Port), 10)
+		b = strconv.AppendBool(append(b, `,"valid":`...), i.Healthy)
+		b = strconv.AppendBool(append(b, `,"healthy":`...), i.Healthy)
+		b = AppendString(append(b, `,"marked":false,"instanceId":`...), i.InstanceID(s.Key))
+		b = AppendMetadata(append(b, `,"metadata":`...), i.Metadata)
+		b = strconv.AppendBool(append(b, `,"enabled":`...), i.Enabled)
+		b = AppendFloat(append(b, `,"weight":`...), i.Weight)
+		b = AppendString(append(b, `,"clusterName":`...), i.Cluster)
+		b = AppendString(append(b, `,"serviceName":`...), s.Key.Name)
+		b = append(strconv.AppendBool(append(b, `,"ephemeral":`...), i.Ephemeral), '}')
+	}
+	b = AppendString(append(b, `],"dom":`...), s.Key.Name)
+	b = AppendString(append(b, `,"name":`...), s.Key.Grouped())
+	b = strconv.AppendInt(append(b, `,"cacheMillis":`...), s.CacheMs, 10)
+	b = strconv.AppendInt(append(b, `,"lastRefTime":`...), s.LastRefTimeMs, 10)
+	b = AppendString(append(b, `,"checksum":"","useSpecifiedURL":false,"clusters":`...), s.Clusters)
+	return append(b, `,"env":"","metadata":{}}`...)
 }
