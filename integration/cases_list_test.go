@@ -9,10 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Section D of the cases: listing, filters, protection threshold.
-//
-// Left for the selector and catalog APIs: C045 with a label selector (the same
-// rule is checked with a cluster filter), the catalog and admin half of C051.
+// Section D of the cases: listing, filters, protection threshold. What asks the
+// catalog and the operators' lists is in cases_catalog_test.go.
 
 // unhealthyPair registers two instances whose beats stop and waits until the
 // server has found both unhealthy; they are not removed for a long time.

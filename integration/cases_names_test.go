@@ -10,10 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Section A of the cases: names, groups, namespaces, encoding.
-//
-// Left for the catalog and namespace APIs: C013 and C015 (searching), C017
-// (creating the namespace public).
+// Section A of the cases: names, groups, namespaces, encoding. Searching, and what is
+// about the records of namespaces, is in cases_catalog_test.go.
 
 // texts that a double decoding, a split or a charset would change.
 func awkwardTexts() []string {
@@ -261,8 +259,7 @@ func TestC011_SeparatorInsideNames(t *testing.T) {
 
 func TestC013_TrailingSpaceInServiceName(t *testing.T) {
 	t.Parallel()
-	// Of C013 only the name itself is within reach: a trailing space is refused, so
-	// that no second service of the same look can exist.
+	// A trailing space is refused, so that no second service of the same look can exist.
 	eachWay(t, func(t *testing.T, n *Node, w way) {
 		s := newNamespace(t)
 		for _, name := range []string{"svc-a ", "svc-a\t", "svc-a\u00a0"} {

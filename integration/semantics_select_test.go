@@ -129,7 +129,6 @@ func TestS3_ProtectionThreshold(t *testing.T) {
 	}
 	t.Run("a record comes by a cluster update", func(t *testing.T) {
 		t.Parallel()
-		needPath(t, n, http.MethodPut, v1Cluster)
 		s := newService(t)
 		register(t, n, s.at("10.0.0.1", 1).With(Params{"healthy": "false"}))
 		require.False(t, onlyHost(t, list(t, n, s.Params())).Healthy)
