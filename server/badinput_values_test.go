@@ -230,7 +230,7 @@ func badValues(kind string) []bad {
 	case "state":
 		return badTexts(23000, "Illegal state: {}", "x", "up down", "null", "中", "{}")
 	case "logName":
-		return badTexts(20002, "Param 'logName' is illegal, there is no log '{}': it should be root, grpc, http, members, peer, raftstore, registry or udp.", "x", "ROOT", "中", "{}")
+		return badTexts(20002, "Param 'logName' is illegal, there is no log '{}': it should be root, distro, grpc, http, life, members, peer, raftstore, registry or udp.", "x", "ROOT", "中", "{}")
 	case "logLevel":
 		return badTexts(20002, "Param 'logLevel' is illegal, '{}' should be TRACE, DEBUG, INFO, WARN, ERROR or OFF.", "x", "8", "null", "中")
 	case "newNamespace":

@@ -48,6 +48,13 @@
 // Only the owner takes a client to be silent, and only while every node that is alive
 // has answered lately and distro says that no other node could hear the client.
 //
+// # What operators set
+//
+// Namespaces, settings of clusters and switches are persistent datums. Settings of
+// clusters are part of a service; switches are read into one value that everybody asks
+// ([Registry.Switches]), over which a node may lay its own until it ends. The levels of
+// the logs of the parts are the node's own too.
+//
 // # Order
 //
 // [New] opens every listener and the data folder, so that a port in use or a

@@ -29,14 +29,16 @@ func logComponent(name string) (component string, ok bool) {
 		return "udp", true
 	case "naming-raft", "core-protocol-raft":
 		return "raftstore", true
-	case "core-cluster", "naming-distro", "core-protocol-distro":
+	case "core-cluster":
 		return "members", true
+	case "naming-distro", "core-protocol-distro":
+		return "distro", true
 	case "remote", "remote-core":
 		return "grpc", true
 	case "core-auth", "naming-server":
 		return "http", true
 	}
-	return name, slices.Contains([]string{"grpc", "http", "members", "peer", "raftstore", "registry", "udp"}, name)
+	return name, slices.Contains([]string{"distro", "grpc", "http", "life", "members", "peer", "raftstore", "registry", "udp"}, name)
 }
 
 // set sets the level of a component by name.
@@ -45,7 +47,7 @@ func (l *logLevels) set(name, level string) error {
 	if !ok {
 		return &naming.InvalidError{
 			Fault: naming.FaultValue, Field: "logName",
-			Text: "Param 'logName' is illegal, there is no log '" + clip(name) + "': it should be root, grpc, http, members, peer, raftstore, registry or udp.",
+			Text: "Param 'logName' is illegal, there is no log '" + clip(name) + "': it should be root, distro, grpc, http, life, members, peer, raftstore, registry or udp.",
 		}
 	}
 	var parsed slog.Level

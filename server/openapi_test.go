@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -178,4 +179,31 @@ func TestOpenAPI_RandomRequests(t *testing.T) {
 		statuses[a.status]++
 	}
 	t.Log(fmt.Sprint(statuses))
+}
+
+// The table of docs/compatibility.md has the paths that are served, with their methods.
+func TestOpenAPI_IsInCompatibilityTable(t *testing.T) {
+	n := startBadNode(t)
+	served := make(map[string][]string)
+	for _, o := range n.description(t) {
+		path := strings.Replace(o.path, "/ns/ops/", "/ns/operator/", 1)
+		if strings.Contains(path, "/console/") {
+			path = strings.TrimPrefix(path, "/nacos")
+		}
+		if !slices.Contains(served[path], o.method) {
+			served[path] = append(served[path], o.method)
+		}
+	}
+	doc, err := os.ReadFile("../docs/compatibility.md")
+	require.NoError(t, err)
+	told := make(map[string][]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `(/[^`…]+)` \\| ([A-Z, ]+) \\|").FindAllStringSubmatch(string(doc), -1) {
+		methods := strings.Split(row[2], ", ")
+		slices.Sort(methods)
+		told[strings.Replace(row[1], "/admin/ns/ops/", "/admin/ns/operator/", 1)] = methods
+	}
+	for _, methods := range served {
+		slices.Sort(methods)
+	}
+	require.Equal(t, served, told)
 }

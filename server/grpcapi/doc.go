@@ -15,12 +15,24 @@
 // up to 3 s for that, the Go client goes only to a server that is named, and the Python
 // and Rust clients do nothing: their transport has to be closed.
 //
+// The transport of a setup beyond the limits of connections is closed; the client tries
+// the next server.
+//
+// # Fuzzy watches
+//
+// A watch is a set of patterns of one connection. Each pattern has the services that it
+// has shown. The client is first told all that match, in batches of which it acknowledges
+// each, then every service that gets its first instance or loses its last. What is not
+// acknowledged is sent again. A client that comes back says what it knows, and is told
+// the difference.
+//
 // # Goroutines
 //
 //   - the acceptor, started by [Server.Start] (the library's own go with it).
 //   - per stream: the library's handler goroutine writes, a reader goroutine reads
 //     what the client sends. Both end with the stream; [Server.Close] waits.
-//   - per connection a timer of the runtime looks for silence; no goroutine waits.
+//   - per connection a timer of the runtime looks for silence, and per fuzzy watch
+//     another for what is not acknowledged; no goroutine waits.
 //
 // # Decisions
 //

@@ -12,6 +12,15 @@
 // v1 answers text or bare JSON, v2 a result with a code. A refused parameter is
 // plain text with a line end and without a content type on every path, because
 // the original refuses it in a filter. No answer to a client's mistake is a 5xx.
+// v3 has the form of v2. One file holds one resource in one version of the API; what
+// versions share is in the file of the oldest.
+//
+// # Routes
+//
+// One table ([table]) has every path of the protocol with its methods, what they do and
+// which parameters they take. It is served, and /openapi.yaml is made from it. What the
+// original has and Rollcall has not is answered by path, see [absent]; what switches
+// shut, before any handler.
 //
 // # Goroutines
 //
