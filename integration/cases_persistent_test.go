@@ -195,17 +195,18 @@ func TestC169_RemovedVoterCallsNoElections(t *testing.T) {
 	t.Parallel()
 	network := StartNetwork(t)
 	c := StartCluster(t, 3, network.On())
-	leader := c.await(t)
-	others := c.followers(t)
-	stays, removed := others[0], others[1]
+	removed := c.followers(t)[0]
 	name := state(t, removed, "").Name
 	network.Isolate(t, removed, c.Nodes...)
+	others := slices.DeleteFunc(slices.Clone(c.Nodes), func(n *Node) bool { return n == removed })
 	eventually(t, secs(20), func() error {
-		if _, stderr, code := stays.Tool(t, "node", "remove", name); code != 0 {
+		if _, stderr, code := others[0].Tool(t, "node", "remove", name); code != 0 {
 			return errors.New(stderr)
 		}
 		return nil
 	})
+	leader := c.await(t)
+	stays := others[(slices.Index(others, leader)+1)%2]
 	term := state(t, leader, "").Term
 	unchanged := func() error {
 		for _, node := range []*Node{leader, stays} {
