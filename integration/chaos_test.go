@@ -24,34 +24,34 @@ type chaos struct {
 type fault struct {
 	name   string
 	weight int
-	run    func(c *chaos, t *testing.T, node *Node)
+	run    func(t *testing.T, c *chaos, node *Node)
 }
 
 func faults() []fault {
 	return []fault{
-		{"kill", 3, func(c *chaos, t *testing.T, node *Node) {
+		{"kill", 3, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			node.Kill(t)
 			c.wait(12 * time.Second)
 			require.NoError(t, node.Start())
 		}},
-		{"restart", 3, func(_ *chaos, t *testing.T, node *Node) {
+		{"restart", 3, func(t *testing.T, _ *chaos, node *Node) {
 			t.Helper()
 			node.Restart(t)
 		}},
-		{"pause", 3, func(c *chaos, t *testing.T, node *Node) {
+		{"pause", 3, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			node.Pause(t)
 			c.wait(20 * time.Second)
 			node.Resume(t)
 		}},
-		{"isolate", 2, func(c *chaos, t *testing.T, node *Node) {
+		{"isolate", 2, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			c.network.Isolate(t, node, c.Nodes...)
 			c.wait(20 * time.Second)
 			c.network.Heal(t)
 		}},
-		{"cut one way", 2, func(c *chaos, t *testing.T, node *Node) {
+		{"cut one way", 2, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			for _, other := range c.Nodes {
 				if other != node && c.random.IntN(2) == 0 {
@@ -61,7 +61,7 @@ func faults() []fault {
 			c.wait(20 * time.Second)
 			c.network.Heal(t)
 		}},
-		{"lose packets", 1, func(c *chaos, t *testing.T, node *Node) {
+		{"lose packets", 1, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			for _, other := range c.Nodes {
 				if other != node {
@@ -71,7 +71,7 @@ func faults() []fault {
 			c.wait(15 * time.Second)
 			c.network.Heal(t)
 		}},
-		{"move", 1, func(c *chaos, t *testing.T, node *Node) {
+		{"move", 1, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			node.Stop(t)
 			c.network.Move(t, node)
@@ -131,7 +131,7 @@ func TestChaos(t *testing.T) {
 	for began, round := time.Now(), 1; time.Since(began) < d; round++ {
 		f, node := c.next(), c.Nodes[c.random.IntN(3)]
 		t.Logf("%s round %d: %s %s", time.Now().Format(time.TimeOnly), round, f.name, node.name)
-		f.run(c, t, node)
+		f.run(t, c, node)
 		c.started[f.name]++
 		c.fleet.Complete(t, 40*time.Second, c.Nodes...)
 		c.fleet.Unharmed(t)

@@ -38,7 +38,7 @@ func (c *Cluster) Check(t *testing.T, f *Fleet, writers ...*writer) {
 	require.Eventually(t, func() bool {
 		differ = differing(nodes)
 		return differ == ""
-	}, 30*time.Second, 100*time.Millisecond, "the nodes do not agree: %v", &differ)
+	}, 30*time.Second, 100*time.Millisecond, "the nodes do not agree: %v", said{&differ})
 	for _, w := range writers {
 		for _, node := range nodes {
 			w.check(t, node)

@@ -20,7 +20,7 @@ func watchedFleet(t *testing.T, c *Cluster, grpc, web, subscribers int) *Fleet {
 	t.Helper()
 	f := StartFleet(t, slices.Clone(c.Nodes))
 	services := fleetServices(f, grpc, web, c.Nodes...)
-	f.Complete(t, 30*time.Second, c.Nodes...)
+	f.Complete(t, 30*time.Second+time.Duration(grpc+web)*20*time.Millisecond, c.Nodes...)
 	f.Subscribe(subscribers, services, c.Nodes...)
 	f.Watched(t, subscribers*len(services))
 	return f

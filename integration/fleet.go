@@ -462,11 +462,14 @@ func (f *Fleet) Complete(tb testing.TB, within time.Duration, nodes ...*Node) {
 	require.Eventually(tb, func() bool {
 		wrong = f.wrong(nodes)
 		return wrong == ""
-	}, within, 50*time.Millisecond, "lists are not what is published")
-	if wrong != "" {
-		tb.Log(wrong)
-	}
+	}, within, 50*time.Millisecond, "lists are not what is published: %v", said{&wrong})
 }
+
+// said is a text that is not there yet when it is to be printed in case of a failure.
+type said struct{ text *string }
+
+// String implements fmt.Stringer.
+func (s said) String() string { return *s.text }
 
 // Holds requires that for the time given every node lists what is published, and
 // nothing else, at each look.
@@ -483,7 +486,7 @@ func (f *Fleet) Holds(tb testing.TB, d time.Duration, nodes ...*Node) {
 // Watched waits until the subscribers have looked at so many lists.
 func (f *Fleet) Watched(tb testing.TB, n int) {
 	tb.Helper()
-	require.Eventually(tb, func() bool { lists, _ := f.Seen(); return lists >= n }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(tb, func() bool { lists, _ := f.Seen(); return lists >= n }, 2*time.Minute, 20*time.Millisecond)
 }
 
 // wrong says where a list is not what is published; empty: nowhere.

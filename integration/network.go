@@ -145,12 +145,13 @@ func (n *Network) writeHostsLocked() error {
 	if n.name == "" {
 		return nil
 	}
-	text := "127.0.0.1 localhost\n"
+	var text strings.Builder
+	text.WriteString("127.0.0.1 localhost\n")
 	for node := range n.hosts {
-		text += node.host + " " + n.name + "\n"
+		text.WriteString(node.host + " " + n.name + "\n")
 	}
 	for _, ns := range n.hosts {
-		if err := os.WriteFile(filepath.Join("/etc/netns", ns, "hosts"), []byte(text), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile(filepath.Join("/etc/netns", ns, "hosts"), []byte(text.String()), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
