@@ -8,7 +8,7 @@
 // the official Go SDK registers the same protobuf names as the server does, and
 // one process can't hold both.
 //
-// The tests are in five families:
+// The tests are in six families:
 //
 //   - sdk_client_test.go, client_*_test.go: Rollcall's own client, over gRPC and HTTP: the
 //     stories of the official SDKs, and servers that are killed, restarted and paused
@@ -21,6 +21,14 @@
 //   - semantics_*_test.go: the rules of the naming protocol by their names
 //     (TestD3, TestO1, TestP4 ...). Where Rollcall deviates on purpose the test
 //     asserts Rollcall's behaviour and says so.
+//   - the stories of several nodes: cluster_test.go, persistent_test.go, consistent_test.go
+//     (Raft), ephemeral_test.go (gossip), life_test.go (join, leave, drain, replace),
+//     fault_test.go (each fault that docs/failures.md speaks of), rolling_test.go (restarts
+//     under load, the previous build beside this one), kubernetes_test.go, chaos_test.go
+//     (faults by chance), compose_test.go (containers). [Fleet] are their clients, which
+//     behave as SDKs do; [Network] gives each node a host of its own, in a network
+//     namespace. Each ends with [Cluster.Check]: all nodes list the same, what was
+//     acknowledged is there, what was removed is not, no process is left.
 //   - compat (a package of its own): recorded answers of other servers, replayed.
 //
 // Most tests run in parallel against one shared node and use service names of
@@ -32,6 +40,14 @@
 //   - ROLLCALL_RACE=1 builds the binary with the race detector; a reported race
 //     fails the run.
 //   - ROLLCALL_BINARY names a binary to use in place of a build.
+//   - ROLLCALL_TEST_CLUSTER=1 runs the stories that take up to two minutes each. Only make
+//     test-cluster sets it, so that they run once and not in make test and make race too.
+//   - ROLLCALL_TEST_FLEET is the number of clients of each kind in the large stories: 300;
+//     2000 is what is promised.
+//   - ROLLCALL_TEST_PREVIOUS is the revision of the previous build: the last tag, or the
+//     commit before.
+//   - ROLLCALL_TEST_CHAOS and ROLLCALL_TEST_SEED, see TestChaos; ROLLCALL_TEST_COMPOSE, see
+//     scripts/test-compose.sh.
 //   - ROLLCALL_LONG=1 runs some tests at the size that is promised: 20 kills of the
 //     leader instead of 3, 100,000 changes of one instance (C173) instead of 20,000,
 //     200,000 writes that a follower missed (C179) instead of 30,000.
@@ -63,4 +79,7 @@
 //	a node alone could not save what it served                      TestPersistent_LostMajorityIsRestoredIntoNewNodes
 //	a write without a leader took more than three seconds to be     TestC167_NoQuorum
 //	refused
+//	between the removal of a former registration and the news of    TestLife_GrowsToFiveAndShrinks
+//	the new one, a third node showed neither
+//	writes through a node that had left Raft waited for ever        TestLife_LeavesForGoodAndComesBack
 package integration

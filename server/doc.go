@@ -19,6 +19,7 @@
 //     membership changes and twice a second (the roster), one that hands on heartbeats
 //     and one for each message of them, and the library's for the calls of the peer
 //     service.
+//   - of a node that has others also: one that has clients go elsewhere (spread).
 //   - those of the stores, the push engine and the front ends, see there.
 //
 // # Several nodes
@@ -54,6 +55,21 @@
 // clusters are part of a service; switches are read into one value that everybody asks
 // ([Registry.Switches]), over which a node may lay its own until it ends. The levels of
 // the logs of the parts are the node's own too.
+//
+// # Coming and going
+//
+// A node is ready when both stores have what there is, and when it has reached a leader
+// or a majority; reaching nobody, it serves what it has after 20 s. A node that is stopped
+// or drained (life.go) says so to the others, which makes them the owners of its clients
+// over HTTP, and asks its clients over gRPC to go (spread.go). It serves them until they
+// do. What they published stays until they are back elsewhere (moving.go), and a second
+// longer, so that no node hears of the removal before it hears of the registration. On a
+// node that stops it stays in any case: the other nodes keep it as that of a node that
+// left. Leaving for good comes after the front ends are closed: a node outside Raft can
+// show no write.
+//
+// The same spread moves clients to nodes that have fewer, some in a second and each one
+// once, when this node has notably more than its share.
 //
 // # Order
 //

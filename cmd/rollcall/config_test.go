@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -121,4 +122,21 @@ func TestConfigurationPage_IsCurrent(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
 	require.NoError(t, err)
 	require.Equal(t, settingsMarkdown(), string(page), "make it anew: go run ./cmd/rollcall config defaults --markdown > docs/configuration.md")
+}
+
+// A setting that a manifest names wrongly would keep the node from starting.
+func TestManifests_NameSettingsThatExist(t *testing.T) {
+	known := make(map[string]bool)
+	for _, s := range settings() {
+		known[s.env()] = true
+	}
+	for _, path := range []string{"../../docker-compose.yml", "../../docs/kubernetes.yaml"} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		names := regexp.MustCompile(`(?m)(?:^ *| name: )(ROLLCALL_[A-Z_]+)`).FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, names)
+		for _, name := range names {
+			require.True(t, known[name[1]], "%s has %s", path, name[1])
+		}
+	}
 }
