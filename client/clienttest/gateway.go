@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -119,16 +120,17 @@ func (g *gateway) freeze(on bool) {
 }
 
 func (g *gateway) move(port string) {
-	ip := ""
+	target := ""
 	if port != "" {
-		ip = "127.0.0.1"
+		target = `,"serverIp":"127.0.0.1","serverPort":"` + port + `"`
 	}
 	g.each(func(c *gated) {
 		if !c.calls {
 			return
 		}
+		body := fmt.Sprintf(`{"headers":{},"requestId":"%d"%s,"module":"internal"}`, g.seq.Add(1), target)
 		select {
-		case c.outCh <- wire.ConnectReset("127.0.0.1", g.seq.Add(1), "", ip, port):
+		case c.outCh <- &wire.Payload{Type: wire.TypeConnectReset, ClientIP: "127.0.0.1", Body: [][]byte{[]byte(body)}}:
 		case <-c.closeCh:
 		}
 	})
