@@ -82,7 +82,7 @@ type Config struct {
 	BackoffMin, BackoffMax time.Duration
 	// Hold is how long after a reconnect what was listed stays listed, whatever the
 	// server says: instances are missing there while their providers reconnect, like
-	// this client. 0: not at all.
+	// this client. 0: not at all. Java providers of 2.x take up to 3 s to come back.
 	Hold time.Duration
 	// CloseTimeout bounds Close.
 	CloseTimeout time.Duration
@@ -111,7 +111,7 @@ func DefaultConfig() Config {
 		ConnectWait: 3 * time.Second, ConnectTimeout: 3 * time.Second, CallTimeout: 3 * time.Second,
 		HealthInterval: 5 * time.Second, HealthTimeout: 3 * time.Second,
 		BackoffMin: 50 * time.Millisecond, BackoffMax: 2 * time.Second,
-		Hold: 1500 * time.Millisecond, CloseTimeout: 5 * time.Second,
+		Hold: 2 * time.Second, CloseTimeout: 5 * time.Second,
 		Calls: 16, Callbacks: 4,
 		BeatInterval: naming.DefaultBeatInterval, PollInterval: time.Second, UDPPushes: true,
 		FailoverInterval: 5 * time.Second,

@@ -37,7 +37,7 @@ func config(t *testing.T, nodes ...*clienttest.Node) client.Config {
 		cfg.Servers = append(cfg.Servers, n.Addr())
 	}
 	cfg.Logger = logTo(t)
-	cfg.HealthInterval, cfg.HealthTimeout = 500*time.Millisecond, 500*time.Millisecond
+	cfg.HealthInterval, cfg.HealthTimeout = 500*time.Millisecond, time.Second
 	return cfg
 }
 

@@ -419,10 +419,10 @@ func TestPattern_Matches(t *testing.T) {
 	for pattern, texts := range map[string][2]string{
 		"*": {"a  ab", ""}, "a": {"a", "ab ba b"}, "a*": {"a ab", "ba b"}, "*a": {"a ba", "ab b"}, "*a*": {"a ab ba bab", "b"},
 	} {
-		for _, text := range strings.Fields(texts[0]) {
+		for text := range strings.FieldsSeq(texts[0]) {
 			require.True(t, matches(pattern, text), "%s %s", pattern, text)
 		}
-		for _, text := range strings.Fields(texts[1]) {
+		for text := range strings.FieldsSeq(texts[1]) {
 			require.False(t, matches(pattern, text), "%s %s", pattern, text)
 		}
 	}

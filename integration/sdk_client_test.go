@@ -41,6 +41,7 @@ func dialClient(t *testing.T, mode client.Mode, namespace string, nodes ...*Node
 		cfg.Namespace = namespace
 	}
 	cfg.HealthInterval, cfg.HealthTimeout = time.Second, time.Second
+	cfg.Hold = 4 * time.Second // the machine may be busy, and all providers come back at once
 	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	c, err := client.New(t.Context(), cfg)
 	require.NoError(t, err)
