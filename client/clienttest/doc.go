@@ -8,7 +8,8 @@
 // The node is the real one, with its data in a folder of the test. In front of it
 // stands a gateway that can do what networks and failing servers do: [Node.Drop],
 // [Node.Freeze], [Node.Stop] and [Node.Restart], [Node.DelayPushes], [Node.Move],
-// [Node.Answer]. [Node.Hide] takes an instance out of the lists.
+// [Node.Answer], [Node.Rewrite].
+// [Node.Hide] takes an instance out of the lists.
 //
 // # Invariants
 //

@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,8 @@ type gateway struct {
 	backend func() string
 	server  *grpc.Server
 	delay   atomic.Int64 // of pushes, nanoseconds
+	rewrite atomic.Pointer[func(typ string, body []byte) (string, []byte)]
+	tls     *tls.Config // nil: plain text
 	seq     atomic.Uint64
 
 	mu      sync.Mutex
@@ -283,7 +286,16 @@ func (g *gateway) unary(ss grpc.ServerStream, c *gated, node *grpc.ClientConn, m
 		}
 		return err
 	}
-	return ss.SendMsg(a)
+	return ss.SendMsg(g.rewritten(a))
+}
+
+// rewritten returns what is sent in place of a message of the node.
+func (g *gateway) rewritten(p *wire.Payload) *wire.Payload {
+	if rewrite := g.rewrite.Load(); rewrite != nil {
+		typ, body := (*rewrite)(p.Type, p.JSON())
+		return &wire.Payload{Type: typ, ClientIP: p.ClientIP, Headers: p.Headers, Body: [][]byte{body}}
+	}
+	return p
 }
 
 func (g *gateway) stream(ss grpc.ServerStream, c *gated, node *grpc.ClientConn) error {
@@ -323,7 +335,7 @@ func (g *gateway) stream(ss grpc.ServerStream, c *gated, node *grpc.ClientConn) 
 				timer.Stop()
 			}
 			select {
-			case inCh <- p:
+			case inCh <- g.rewritten(p):
 			case <-c.closeCh:
 				return
 			}
@@ -356,7 +368,15 @@ func (gateInfo) AuthType() string { return "insecure" }
 
 func (g gateCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := g.gate.add(raw, true)
-	return c, gateInfo{c}, nil
+	if g.gate.tls == nil {
+		return c, gateInfo{c}, nil
+	}
+	secure := tls.Server(c, g.gate.tls)
+	if err := secure.HandshakeContext(context.Background()); err != nil {
+		_ = c.Close()
+		return nil, nil, err
+	}
+	return secure, gateInfo{c}, nil
 }
 
 func (g gateCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,6 +29,7 @@ type Node struct {
 	cfg  server.Config
 	log  *slog.Logger
 	port int
+	tls  *tls.Config
 	gate *gateway
 	web  *http.Server
 	wg   sync.WaitGroup
@@ -45,6 +47,14 @@ func WithConfig(change func(*server.Config)) Option { return func(n *Node) { cha
 
 // WithLogger gives the node a logger; without it nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(n *Node) { n.log = log } }
+
+// WithTLS lets the node take gRPC over TLS alone. HTTP stays plain text.
+func WithTLS(cfg *tls.Config) Option {
+	return func(n *Node) {
+		n.tls = cfg.Clone()
+		n.tls.NextProtos = []string{"h2"}
+	}
+}
 
 // readyTimeout bounds the start of a node.
 const readyTimeout = 20 * time.Second
@@ -64,6 +74,7 @@ func Start(t testing.TB, options ...Option) *Node {
 	require.NoError(t, err)
 	n.port = web.Addr().(*net.TCPAddr).Port
 	n.gate = newGateway(n.backend)
+	n.gate.tls = n.tls
 	n.web = &http.Server{Handler: n.proxy(), ReadHeaderTimeout: readyTimeout, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
 	t.Cleanup(func() { n.Close(t) })
 	n.wg.Go(func() { _ = n.web.Serve(n.gate.listen(web)) })
@@ -193,6 +204,17 @@ func (n *Node) Move(to *Node) {
 // connection; the node does not see them. An empty type means any. It replaces what an
 // earlier call said of the type; count 0 ends it.
 func (n *Node) Answer(typ string, count, code int) { n.gate.answer(typ, count, code) }
+
+// Rewrite lets a function replace what the node says over gRPC, answers and pushes: it is
+// given the type and the JSON of each message, and returns those that are sent. nil ends
+// that. It is called from many goroutines.
+func (n *Node) Rewrite(rewrite func(typ string, body []byte) (string, []byte)) {
+	if rewrite == nil {
+		n.gate.rewrite.Store(nil)
+		return
+	}
+	n.gate.rewrite.Store(&rewrite)
+}
 
 // Calls returns how many calls of a type came over gRPC.
 func (n *Node) Calls(typ string) int { return n.gate.count(typ) }
