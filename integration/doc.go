@@ -77,6 +77,8 @@
 //	a write through a node whose disk is full waited ten seconds    TestPersistent_FullDisk
 //	for that node to show it
 //	a node alone could not save what it served                      TestPersistent_LostMajorityIsRestoredIntoNewNodes
+//	a node that came back as the leader was not dialed for up to    TestC161_TwoOfThreeKilledAtOnce,
+//	two minutes, and writes through the others failed with 500      TestPeers_ANodeThatComesBackIsReachedSoon
 //	a write without a leader took more than three seconds to be     TestC167_NoQuorum
 //	refused
 //	between the removal of a former registration and the news of    TestLife_GrowsToFiveAndShrinks

@@ -65,7 +65,7 @@ func (r *Registry) Refusal(err error) wire.Refusal {
 		}
 	case errors.Is(err, consistency.ErrNoLeader), errors.Is(err, consistency.ErrReadOnly), errors.Is(err, consistency.ErrNotReady),
 		errors.Is(err, consistency.ErrClosed), errors.Is(err, consistency.ErrUnknownOutcome),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		errors.Is(err, errUnsent), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		out.Status, out.Code = http.StatusServiceUnavailable, wire.CodeServerError
 	default:
 		out.Status, out.Code = http.StatusInternalServerError, wire.CodeServerError

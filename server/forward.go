@@ -95,6 +95,9 @@ func (f *forwarding) write(ctx context.Context, local func(context.Context) erro
 			case <-trying.Done():
 			}
 		}
+		if errors.Is(err, errUnsent) {
+			err = fmt.Errorf("%w: %w", consistency.ErrNoLeader, err)
+		}
 		if maybe && !errors.Is(err, consistency.ErrUnknownOutcome) {
 			err = fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, err)
 		}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -128,3 +131,50 @@ func TestForwarding_EndsInTime(t *testing.T) {
 	require.ErrorIs(t, f.Delete(t.Context(), consistency.Key{}), consistency.ErrUnknownOutcome)
 	require.Less(t, len(s.tries), 6)
 }
+
+// A leader that everybody believes in and nobody reaches is none.
+func TestForwarding_LeaderThatIsNotReached(t *testing.T) {
+	s, applied := &scripted{}, uint64(0)
+	for range 20 {
+		s.script = append(s.script, answered{err: &consistency.RedirectError{Node: "n2"}}, answered{err: fmt.Errorf("%w: node n2: refused", errUnsent)})
+	}
+	f := s.forwarding(&applied)
+	f.timeout = 3 * forwardRetry
+	err := f.Delete(t.Context(), consistency.Key{})
+	require.ErrorIs(t, err, consistency.ErrNoLeader)
+	require.NotErrorIs(t, err, consistency.ErrUnknownOutcome)
+	require.ErrorContains(t, err, "node n2")
+}
+
+// A node that was away for long is reached as soon as it is back.
+func TestPeers_ANodeThatComesBackIsReachedSoon(t *testing.T) {
+	l, err := listen("127.0.0.1", 0, "peer-port")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	p := newPeers(func(string) (string, bool) { return address, true })
+	defer func() { require.NoError(t, p.close()) }()
+	stats := func() error { return p.ask(t.Context(), "n2", "Stats", &wire.StatsRequest{}, new(wire.StatsReply)) }
+	for begin := time.Now(); time.Since(begin) < 4*time.Second; {
+		require.ErrorIs(t, stats(), errUnsent)
+		<-time.After(5 * time.Millisecond)
+	}
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	number, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	l, err = listen("127.0.0.1", number, "peer-port")
+	require.NoError(t, err)
+	service := newPeerService(l, nil, nil, nil, nil, slog.New(slog.DiscardHandler))
+	service.store = steady{}
+	require.NoError(t, service.start())
+	defer func() { require.NoError(t, service.close()) }()
+	begin := time.Now()
+	require.Eventually(t, func() bool { return stats() == nil }, 10*time.Second, 5*time.Millisecond)
+	require.Less(t, time.Since(begin), time.Second)
+}
+
+// steady is a store that tells how far it is.
+type steady struct{ leading }
+
+func (steady) Stats() (term, lastIndex uint64, sinceContact time.Duration) { return 1, 2, 3 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
@@ -257,13 +258,23 @@ func (p *peers) conn(address string) (*grpc.ClientConn, error) {
 	if p.conns == nil {
 		return nil, consistency.ErrClosed
 	}
-	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: redialTimeout}))
 	if err != nil {
 		return nil, err
 	}
 	p.conns[address] = c
 	return c, nil
 }
+
+// redial is how often a node that cannot be reached is dialed. The library's default
+// waits longer and longer, up to two minutes, and so would the first write to a leader
+// that has come back.
+//
+//nolint:gochecknoglobals // a constant
+var redial = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
+
+const redialTimeout = 3 * time.Second // of one try
 
 // errUnsent means that a call has not left this node.
 var errUnsent = errors.New("the node cannot be reached")

@@ -224,6 +224,7 @@ func TestRefusal(t *testing.T) {
 		"wrapped fault":    {fmt.Errorf("register: %w", invalid(naming.FaultWeight)), 400, wire.CodeWeight, false, ""},
 		"no leader":        {fmt.Errorf("put: %w", consistency.ErrNoLeader), 503, wire.CodeServerError, false, ""},
 		"read-only":        {fmt.Errorf("put: %w", consistency.ErrReadOnly), 503, wire.CodeServerError, false, ""},
+		"not reached":      {fmt.Errorf("restore: %w", errUnsent), 503, wire.CodeServerError, false, ""},
 		"not ready":        {consistency.ErrNotReady, 503, wire.CodeServerError, false, ""},
 		"closed":           {consistency.ErrClosed, 503, wire.CodeServerError, false, ""},
 		"unknown outcome":  {consistency.ErrUnknownOutcome, 503, wire.CodeServerError, false, ""},
