@@ -179,3 +179,49 @@ func registers() porcupine.Model {
 		},
 	}
 }
+
+// A leader that is cut off from the others, or that hears them and is not heard, must
+// neither acknowledge a write that is lost nor show old data to whoever asks for all.
+func TestPersistent_HistoriesUnderPartitions(t *testing.T) {
+	t.Parallel()
+	network := StartNetwork(t)
+	c := StartCluster(t, 3, network.On())
+	h := &history{began: time.Now()}
+	var turn atomic.Int64
+	stop := make(chan struct{})
+	waitClients := h.clients(t, c, &turn, stop)
+	turns := 3
+	if fullSize() {
+		turns = 12
+	}
+	for n := range turns {
+		turn.Add(1)
+		leader := c.await(t)
+		others := c.followers(t)
+		if n%2 == 0 {
+			network.Isolate(t, leader, c.Nodes...)
+		} else {
+			for _, other := range others {
+				network.CutOneWay(t, leader, other)
+			}
+		}
+		eventually(t, secs(20), func() error { // the others go on
+			r, err := others[0].TryRaw(http.MethodPost, v1Instance, persistent(Service{Name: "probe"}.at("10.0.0.1", 80)).encode(), "")
+			if err == nil && r.Status != http.StatusOK {
+				err = fmt.Errorf("%d %s", r.Status, r.Body)
+			}
+			return err
+		})
+		h.goesOn(t, 60)
+		r, err := leader.TryRaw(http.MethodGet, v1List, consistent(Params{"serviceName": "probe"}).encode(), "")
+		if err == nil && r.Status == http.StatusOK && !strings.Contains(r.Body, "10.0.0.1") {
+			t.Errorf("a leader that was cut off shows old data: %s", r.Body)
+		}
+		network.Heal(t)
+		h.goesOn(t, 60)
+	}
+	close(stop)
+	waitClients()
+	h.check(t)
+	c.settle(t)
+}
