@@ -29,12 +29,12 @@ func (s *Server) count(is func(*conn) bool) int {
 }
 
 // Reset asks the client of a connection to go to the server at ip and main port, or
-// with an empty ip to any other. False: there is no such client, or it is going
-// already. What it has registered stays until it is back, see Registry.ConnectionLost.
+// with an empty ip to any other, also when it was asked before: it may not have heard.
+// False: there is no such client. What it has registered stays until it is back, see Registry.ConnectionLost.
 func (s *Server) Reset(id, ip string, port int) bool {
 	for _, c := range s.all() {
 		if c.id == id {
-			return c.reset(ip, port)
+			return c.reset(ip, port, true)
 		}
 	}
 	return false
@@ -55,7 +55,7 @@ func (s *Server) Move(n int, to func() (ip string, port int)) int {
 		if !unasked {
 			continue
 		}
-		if ip, port := to(); c.reset(ip, port) {
+		if ip, port := to(); c.reset(ip, port, false) {
 			asked++
 		}
 	}
@@ -101,15 +101,15 @@ func (c *conn) movingLocked() bool {
 	return !c.asksMove.IsZero() && time.Since(c.asksMove) < c.server.cfg.MoveTime
 }
 
-// reset asks the client to go; false: it is gone or going.
-func (c *conn) reset(ip string, port int) bool {
+// reset asks the client to go; false: it is gone, or going and not to be asked again.
+func (c *conn) reset(ip string, port int, again bool) bool {
 	text := ""
 	if ip != "" {
 		text = strconv.Itoa(port)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.presentLocked() || c.movingLocked() {
+	if !c.presentLocked() || c.movingLocked() && !again {
 		return false
 	}
 	c.asksMove = time.Now()

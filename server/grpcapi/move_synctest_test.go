@@ -28,7 +28,9 @@ func TestMove_ClientIsAskedOnce(t *testing.T) {
 		require.Equal(t, 1, n.Present())
 		require.Zero(t, n.Staying())
 		require.Zero(t, n.Move(5, to("10.0.0.2")))
-		require.False(t, n.Reset(id, "10.0.0.2", 8848), "it is going")
+		require.True(t, n.Reset(id, "10.0.0.2", 8848), "an operator may ask it again")
+		pass(0)
+		require.Len(t, c.messages(), 1)
 
 		for range 2 {
 			pass(5 * time.Second)
