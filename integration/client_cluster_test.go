@@ -81,3 +81,38 @@ func TestClient_PausedNode(t *testing.T) {
 		c.works()
 	})
 }
+
+// The node that the provider is connected to is cut off from the other nodes and from
+// the clients, and comes back.
+func TestClient_PartitionedNode(t *testing.T) {
+	t.Parallel()
+	eachClientMode(t, func(t *testing.T, mode client.Mode) {
+		network := StartNetwork(t)
+		nodes := StartCluster(t, 3, network.On()).Nodes
+		c := newClientCrowd(t, mode, nodes...)
+		var lone *Node
+		var others []*Node
+		for _, n := range nodes {
+			if n.Addr() == c.provider.Server() {
+				lone = n
+			} else {
+				others = append(others, n)
+			}
+		}
+		require.NotNil(t, lone)
+		network.Isolate(t, lone, others...)
+		network.CutTest(t, lone)
+		eventually(t, 2*soon, func() error { // the client's own silence times, and the next connection
+			if server := c.provider.Server(); server == "" || server == lone.Addr() {
+				return errIncomplete
+			}
+			return nil
+		})
+		for _, n := range others {
+			c.complete(backWithin, n)
+		}
+		network.Heal(t)
+		c.complete(2*soon, lone) // when the nodes have found each other again
+		c.works()
+	})
+}

@@ -11,8 +11,8 @@
 // The tests are in six families:
 //
 //   - sdk_client_test.go, client_*_test.go: Rollcall's own client, over gRPC and HTTP: the
-//     stories of the official SDKs, and servers that are killed, restarted and paused
-//     under 200 registrations and 200 subscriptions.
+//     stories of the official SDKs, and servers that are killed, restarted, paused
+//     and cut off under 200 registrations and 200 subscriptions.
 //   - sdk_v2_test.go, sdk_v1_test.go: the official Go SDKs, unmodified. They have data
 //     races of their own, so they stay out of test binaries with the race detector;
 //     the server under test may have it (ROLLCALL_RACE).

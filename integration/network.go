@@ -65,7 +65,7 @@ func StartNetwork(tb testing.TB) *Network {
 		"ip link add " + cable + " type veth peer name root netns " + hub,
 		"ip netns exec " + hub + " ip link set root master br0",
 		"ip netns exec " + hub + " ip link set root up",
-		"ip addr add " + n.address(254) + "/24 dev " + cable,
+		"ip addr add " + n.address(testHost) + "/24 dev " + cable,
 		"ip link set " + cable + " up",
 	} {
 		if err := run(strings.Fields(command)...); err != nil {
@@ -74,6 +74,9 @@ func StartNetwork(tb testing.TB) *Network {
 	}
 	return n
 }
+
+// testHost is the number of the test's own host in the network.
+const testHost = 254
 
 func run(command ...string) error {
 	out, err := exec.CommandContext(context.Background(), command[0], command[1:]...).CombinedOutput()
@@ -210,6 +213,12 @@ func (n *Network) Isolate(tb testing.TB, node *Node, others ...*Node) {
 			n.Cut(tb, node, o)
 		}
 	}
+}
+
+// CutTest drops the packets from the test, clients included, to a node.
+func (n *Network) CutTest(tb testing.TB, node *Node) {
+	tb.Helper()
+	n.rule(tb, node, "-A INPUT -s "+n.address(testHost)+" -j DROP")
 }
 
 // Heal mends all cables.
