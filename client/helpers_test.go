@@ -37,6 +37,7 @@ func config(t *testing.T, nodes ...*clienttest.Node) client.Config {
 		cfg.Servers = append(cfg.Servers, n.Addr())
 	}
 	cfg.Logger = logTo(t)
+	cfg.CloseTimeout = 2 * soon // the machine may be busy
 	cfg.HealthInterval, cfg.HealthTimeout = 500*time.Millisecond, time.Second
 	return cfg
 }

@@ -214,12 +214,17 @@ func (s *webSession) publish(ctx context.Context, svc naming.ServiceKey, list []
 }
 
 func (s *webSession) withdraw(ctx context.Context, svc naming.ServiceKey, list []naming.Instance) error {
+	done := make(map[naming.InstanceKey]bool)
 	for _, b := range s.beatsOf(svc) {
 		if err := s.remove(ctx, b); err != nil {
 			return err
 		}
+		done[b.instance.Key()] = true
 	}
 	for _, i := range list { // what a former session registered
+		if done[i.Key()] {
+			continue
+		}
 		if err := s.call(ctx, http.MethodDelete, pathInstance, instanceQuery(svc, i), nil); err != nil {
 			return err
 		}
