@@ -110,7 +110,7 @@ func TestC145_SameNameOtherAddress(t *testing.T) {
 					return fmt.Errorf("%s sees %v", node.Addr(), alive)
 				}
 				r := node.Do(t, http.MethodGet, "/rollcall/v1/nodes", nil)
-				if n := strings.Count(r.Body, at+":"); n != 1 {
+				if n := strings.Count(r.Body, `"address":"`+at+":"); n != 1 {
 					return fmt.Errorf("%s has the address %d times: %s", node.Addr(), n, r.Body)
 				}
 			}
