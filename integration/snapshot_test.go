@@ -66,7 +66,7 @@ func TestSnapshot_SavedHereRestoredElsewhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "saved")
 	for _, node := range from.Nodes { // each one at once has what was acknowledged by others
 		out := node.RequireTool(t, "snapshot", "save", path, "--force")
-		require.Contains(t, out, "7 services, 60 instances, 1 settings, 1 overrides, 1 switches")
+		require.Regexp(t, `7 services, 60 instances, 1 settings, .*1 overrides, 1 switches`, out)
 	}
 	for _, node := range from.Nodes {
 		node.Kill(t)

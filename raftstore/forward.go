@@ -38,14 +38,17 @@ func EncodeDelete(k consistency.Key) ([]byte, error) {
 
 // Write makes a write that another node has encoded. It blocks and fails as the
 // methods of [consistency.Store] do. What this program does not understand it
-// refuses: in the log it would stop every node.
+// refuses with ErrNotReady: in the log it would stop every node.
 func (s *Store) Write(ctx context.Context, encoded []byte) error {
 	op := new(Operation)
-	if err := proto.Unmarshal(encoded, op); err != nil {
-		return fmt.Errorf("%w: %w", errMalformed, err)
+	err := proto.Unmarshal(encoded, op)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errMalformed, err)
+	} else {
+		err = checkForwarded(op)
 	}
-	if err := checkForwarded(op); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("%w: the node that leads does not understand the one that asks, their versions may differ: %w", consistency.ErrNotReady, err)
 	}
 	return s.write(ctx, op)
 }

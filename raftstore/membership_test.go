@@ -126,7 +126,10 @@ func TestMembership_FiveNodesWithTwoDown(t *testing.T) {
 // The disk of a node is lost: under its name and address there is a new server. It
 // gets everything by snapshot and the vote of the old one.
 func TestMembership_WipedNodeCatchesUpBySnapshot(t *testing.T) {
-	c := startCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
+	c := startCluster(t, 3, func(cfg *Config) {
+		patient(cfg) // another leader would have the whole log
+		cfg.TrailingLogs = 1
+	})
 	lead := c.leader()
 	for n := range 3 {
 		c.writeAll(lead, 10*n, 10)

@@ -60,10 +60,8 @@ func (b *backups) Save(ctx context.Context, w io.Writer, stale bool) (naming.Bac
 // Restore makes a backup all the persistent data of all nodes, and returns when this
 // node shows it; with dryRun it changes nothing and says what it would change. A file
 // that is damaged changes nothing either, its error is a *naming.InvalidError. It
-// blocks for two minutes at most.
+// blocks while r is read, and then for two minutes at most.
 func (b *backups) Restore(ctx context.Context, r io.Reader, dryRun bool) (saved naming.Backup, change naming.BackupChange, err error) {
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
 	if err = b.store.WaitConsistent(ctx); err != nil {
 		return saved, change, err
 	}
@@ -74,29 +72,27 @@ func (b *backups) Restore(ctx context.Context, r io.Reader, dryRun bool) (saved 
 	if err != nil {
 		return saved, change, fmt.Errorf("keep the backup that is to be restored: %w", err)
 	}
-	defer func() {
-		_ = file.Close()
-		_ = os.Remove(file.Name())
-	}()
+	_ = os.Remove(file.Name()) // so that it is gone whatever happens; it stays usable while it is open
+	defer func() { _ = file.Close() }()
 	if _, err = io.Copy(file, r); err != nil {
 		return saved, change, fmt.Errorf("take the backup that is to be restored: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
 	for {
 		saved, change, err = b.restore(ctx, file)
+		if err == nil {
+			return saved, change, b.store.WaitConsistent(ctx)
+		}
 		if !errors.Is(err, consistency.ErrNoLeader) && !errors.Is(err, errUnsent) {
-			break
+			return saved, change, err
 		}
 		select {
 		case <-time.After(restoreRetry):
-			continue
 		case <-ctx.Done():
+			return saved, change, err
 		}
-		break
 	}
-	if err == nil {
-		err = b.store.WaitConsistent(ctx)
-	}
-	return saved, change, err
 }
 
 // restore makes one try, here or where another node leads.
