@@ -94,7 +94,7 @@ race: ## the same under the race detector, the processes that integration starts
 # Each story has several processes and hundreds of clients of its own.
 .PHONY: test-cluster
 test-cluster: build ## the stories of several nodes, the long ones too, against the static binary
-	cd integration && ROLLCALL_TEST_CLUSTER=1 ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -parallel 6 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) \
+	cd integration && ROLLCALL_TEST_CLUSTER=1 ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -parallel 4 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) \
 	  -run '^Test(Cluster|Ephemeral|Persistent|Consistent|Life|Fault|Rolling|Kubernetes)_|^TestC(099|14[0-9]|15[0-9]|16[0-9]|17[0-9])_' .
 
 .PHONY: test-chaos

@@ -35,6 +35,14 @@ func (c *Cluster) Check(t *testing.T, f *Fleet, writers ...*writer) {
 	}
 	c.settle(t)
 	var differ string
+	t.Cleanup(func() {
+		if t.Failed() && differ != "" {
+			for _, node := range nodes {
+				r, err := node.TryRaw(http.MethodGet, "/rollcall/v1/nodes", "", "")
+				t.Logf("%s says: %s %v", node.name, r.Body, err)
+			}
+		}
+	})
 	require.Eventually(t, func() bool {
 		differ = differing(nodes)
 		return differ == ""

@@ -267,11 +267,12 @@ func (f *Fleet) other(node *Node) *Node {
 // named returns the node that a ConnectResetRequest names, else any other one.
 func (f *Fleet) named(m Message, node *Node) *Node {
 	var to struct {
+		IP   string `json:"serverIp"`
 		Port string `json:"serverPort"`
 	}
 	_ = json.Unmarshal(m.Body, &to)
 	for _, n := range f.known() {
-		if strconv.Itoa(n.HTTPPort()) == to.Port {
+		if n.host == to.IP && strconv.Itoa(n.HTTPPort()) == to.Port {
 			return n
 		}
 	}

@@ -21,6 +21,16 @@ type spread struct {
 
 	uneven int // looks in a row that found this node to have too many
 	moving bool
+	last   attempt
+	nodes  int       // places at the last look
+	calm   time.Time // nobody is asked before
+}
+
+// attempt is what came of asking clients to go.
+type attempt struct {
+	began time.Time
+	own   int // clients when it began
+	asked int
 }
 
 // clients is the part of the gRPC front end that knows them.
@@ -50,6 +60,12 @@ const (
 	unevenFactor = 1.2
 	unevenMost   = 10
 	unevenLooks  = 5
+	// Clients may come back, because they know no other node. When after so long less than
+	// half of those that were asked are gone, or when the same number is back within so
+	// long, nobody is asked for a while, or until there are other nodes.
+	goneTime   = 10 * time.Second
+	backTime   = 2 * time.Minute
+	futileTime = 10 * time.Minute
 )
 
 func newSpread(c clients, places func() []place, draining func() bool, rate int) *spread {
@@ -83,23 +99,26 @@ func (s *spread) run() {
 			}
 		case <-look.C:
 			if !s.draining() && s.rate > 0 {
-				s.clients.Move(s.surplus(), toFewest(s.places()))
+				places := s.places()
+				s.last.asked += s.clients.Move(s.surplus(places, time.Now()), toFewest(places))
 			}
 		}
 	}
 }
 
 // surplus returns how many clients are to be asked to go in this second.
-func (s *spread) surplus() int {
-	places := s.places()
+func (s *spread) surplus(places []place, now time.Time) int {
 	own := s.clients.Staying()
 	all := own
 	for _, p := range places {
 		all += p.connections
 	}
+	if len(places) != s.nodes {
+		s.nodes, s.calm, s.last = len(places), time.Time{}, attempt{}
+	}
 	share := float64(all) / float64(len(places)+1)
 	over := int(float64(own) - share)
-	if len(places) == 0 || over <= 0 {
+	if len(places) == 0 || over <= 0 || now.Before(s.calm) {
 		s.uneven, s.moving = 0, false
 		return 0
 	}
@@ -111,7 +130,16 @@ func (s *spread) surplus() int {
 		if s.uneven++; s.uneven < unevenLooks {
 			return 0
 		}
-		s.moving = true
+	}
+	// Who was asked does not count as staying until he is back or has not gone for long.
+	age := now.Sub(s.last.began)
+	futile := s.last.asked > 0 && own > s.last.own-s.last.asked/2
+	if futile && (s.moving && age >= goneTime || !s.moving && age < backTime) {
+		s.calm, s.last, s.moving = now.Add(futileTime), attempt{}, false
+		return 0
+	}
+	if !s.moving || age >= goneTime {
+		s.moving, s.last = true, attempt{began: now, own: own}
 	}
 	return min(over, s.rate)
 }

@@ -67,8 +67,9 @@ func TestSpread_Surplus(t *testing.T) {
 	} {
 		c := &crowd{present: x.own}
 		s := spreadOver(c, x.others...)
+		began := time.Now()
 		for look, want := range x.want {
-			if n := s.surplus(); want == 0 {
+			if n := s.surplus(s.places(), began.Add(time.Duration(look)*time.Second)); want == 0 {
 				require.LessOrEqual(t, n, 1, "%s: look %d", name, look)
 			} else {
 				require.Equal(t, want, n, "%s: look %d", name, look)
@@ -81,6 +82,34 @@ func TestSpread_Surplus(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Clients that know no other node come back, and are left alone then.
+func TestSpread_WhoComesBackIsLeftAlone(t *testing.T) {
+	c := &crowd{present: 300}
+	places := []int{0, 0}
+	s := spreadOver(c, places...)
+	asked := 0
+	now := time.Now()
+	for second := range 9 * 60 {
+		now = now.Add(time.Second)
+		n := c.Move(s.surplus(s.places(), now), toFewest(s.places()))
+		s.last.asked += n
+		asked += n
+		if second%3 == 0 {
+			c.present = 300
+		}
+	}
+	require.Positive(t, asked)
+	require.LessOrEqual(t, asked, 1100)
+	places = append(places, 0) // another node is there
+	s.places = func() []place { return make([]place, len(places)) }
+	asked = 0
+	for range 2 * unevenLooks {
+		now = now.Add(time.Second)
+		asked += s.surplus(s.places(), now)
+	}
+	require.Positive(t, asked)
 }
 
 func TestSpread_ToWhoHasTheFewest(t *testing.T) {
