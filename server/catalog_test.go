@@ -51,7 +51,7 @@ func TestUpdateCluster(t *testing.T) {
 	require.Equal(t, map[string]*naming.Cluster{"c_1": &c}, s.Clusters)
 	require.Equal(t, &naming.Settings{Kind: naming.KindPersistent, Selector: naming.Selector{Type: "none"}}, s.Settings, "protection holds from now on")
 
-	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", false, "10.0.0.1", 80))
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", false, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 	require.NoError(t, f.DeleteService(t.Context(), service("a")))
 	require.Empty(t, f.router.Services(""), "its clusters went with it")
 }
@@ -171,7 +171,7 @@ func TestDeregister_EndsTheLingerOfTheFormerConnection(t *testing.T) {
 	require.NoError(t, f.Register(t.Context(), svc, "other", host("10.0.0.1", cluster("c"))))
 	f.ConnectionLost("old", []naming.ServiceKey{svc}, true)
 	require.NoError(t, f.Register(t.Context(), svc, "new", host("10.0.0.1")))
-	require.NoError(t, f.Deregister(t.Context(), svc, "new", true, "10.0.0.1", 80))
+	require.NoError(t, f.Deregister(t.Context(), svc, "new", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 	require.Len(t, f.Publishers(svc), 2)
 	s, _ := f.Service(svc)
 	require.Len(t, s.Instances, 2)

@@ -329,9 +329,9 @@ func TestBeats_CountPublishersNotServices(t *testing.T) {
 		f.register(t, service("b"), host("10.0.0.1"))
 		f.register(t, service("a"), host("10.0.0.2"))
 		require.Equal(t, 2, f.beats.clients())
-		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		require.Equal(t, 2, f.beats.clients())
-		require.NoError(t, f.Deregister(t.Context(), service("b"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("b"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		require.Equal(t, 1, f.beats.clients())
 		pass(time.Minute)
 		require.Zero(t, f.beats.clients())
@@ -346,7 +346,7 @@ func TestBeats_ForgetWhatWasDeregistered(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
 		f.register(t, service("a"), host("10.0.0.1"))
 		pass(10 * time.Second)
-		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		require.Zero(t, f.beats.clients())
 		// The same address, registered by a connection now, does not beat.
 		require.NoError(t, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
@@ -360,7 +360,7 @@ func TestBeats_ALookThatComesLaterCountsForNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
 		f.register(t, service("a"), host("10.0.0.1"))
 		f.register(t, service("b"), host("10.0.0.1", meta(naming.MetaClientBeat, "true")))
-		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		pass(time.Minute) // the look at what is gone was planned for meanwhile
 		require.Equal(t, 1, f.beats.clients())
 		require.Equal(t, map[string]int{"10.0.0.1:80": 1}, f.beats.publishers)
@@ -462,7 +462,7 @@ func TestBeats_DeregisteredDoesNotComeBack(t *testing.T) {
 		wg.Go(func() { x.due(time.Now(), armed) })
 		wg.Go(func() { _, _ = f.Beat(t.Context(), service("a"), "10.0.0.1", 80, nil) })
 		wg.Go(func() {
-			require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+			require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		})
 		wg.Wait()
 		require.Nil(t, f.beats.instance(key))
@@ -478,7 +478,7 @@ func TestBeats_WhatIsPublishedIsWatched(t *testing.T) {
 		f.register(t, service("a"), host("10.0.0.1"))
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+			require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		})
 		wg.Go(func() { f.register(t, service("a"), host("10.0.0.1", cluster("c"))) })
 		wg.Go(func() { f.beats.review(key) })
@@ -506,7 +506,7 @@ func TestBeats_ConcurrentPublishersAndServices(t *testing.T) {
 				case 0, 1:
 					f.register(t, svc, i)
 				default:
-					require.NoError(t, f.Deregister(t.Context(), svc, i.Key().Address(), true, i.IP, 80))
+					require.NoError(t, f.Deregister(t.Context(), svc, i.Key().Address(), true, naming.InstanceKey{IP: i.IP, Port: 80}))
 				}
 			}
 		})

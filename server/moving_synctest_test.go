@@ -35,7 +35,7 @@ func TestMoving_BackElsewhere(t *testing.T) {
 		pass(500 * ms)
 		require.Same(t, before, f.ServiceInfo(service("a"), naming.Filter{}))
 		require.Empty(t, f.router.Store(true).Published(service("a"), "conn1"))
-		require.NoError(t, f.Deregister(t.Context(), service("a"), "elsewhere", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "elsewhere", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		require.Empty(t, f.hosts(service("a")))
 	})
 }
@@ -46,7 +46,7 @@ func TestMoving_BackElsewhereAndGone(t *testing.T) {
 		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
 		require.NoError(t, f.Register(t.Context(), service("a"), "elsewhere", host("10.0.0.1")))
 		pass(400 * ms)
-		require.NoError(t, f.Deregister(t.Context(), service("a"), "elsewhere", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "elsewhere", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		pass(300 * ms)
 		require.Empty(t, f.hosts(service("a")))
 	})

@@ -80,9 +80,9 @@ func (o *ownership) register(ctx context.Context, node string, svc naming.Servic
 	}, new(wire.OwnedReply))
 }
 
-func (o *ownership) deregister(ctx context.Context, node string, svc naming.ServiceKey, publisher, ip string, port int) (done bool, err error) {
+func (o *ownership) deregister(ctx context.Context, node string, svc naming.ServiceKey, publisher string, k naming.InstanceKey) (done bool, err error) {
 	return o.pass(ctx, node, "Deregister", &wire.DeregisterRequest{
-		Service: peerServiceKey(svc), Publisher: publisher, Ip: ip, Port: int32(port),
+		Service: peerServiceKey(svc), Publisher: publisher, Ip: k.IP, Port: int32(k.Port), Cluster: k.Cluster,
 	}, new(wire.OwnedReply))
 }
 

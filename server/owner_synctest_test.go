@@ -145,7 +145,7 @@ func TestOwner_DeregistrationAndUnknownGoToTheOwner(t *testing.T) {
 	paired(t, func(t *testing.T, p *pair) {
 		require.False(t, p.n1.beat(t, service("a"), "10.0.0.1"))
 		require.Equal(t, 1, p.asked("Beat"))
-		require.NoError(t, p.n1.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		require.NoError(t, p.n1.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		require.Equal(t, 1, p.asked("Deregister"), "it may be there and not yet here")
 		a, err := p.n1.Beat(t.Context(), service("a"), "10.0.0.1", 80, host("10.0.0.1"))
 		require.NoError(t, err)

@@ -141,7 +141,8 @@ func (s *peerService) register(ctx context.Context, q *wire.RegisterRequest) (pr
 }
 
 func (s *peerService) deregister(ctx context.Context, q *wire.DeregisterRequest) (proto.Message, error) {
-	err := s.registry.Deregister(consistency.WithForwarded(ctx), serviceKeyOf(q.GetService()), q.GetPublisher(), true, q.GetIp(), int(q.GetPort()))
+	k := naming.InstanceKey{Cluster: q.GetCluster(), IP: q.GetIp(), Port: int(q.GetPort())}
+	err := s.registry.Deregister(consistency.WithForwarded(ctx), serviceKeyOf(q.GetService()), q.GetPublisher(), true, k)
 	if err != nil {
 		return nil, err
 	}

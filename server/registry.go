@@ -264,15 +264,16 @@ func (r *Registry) checkKind(svc naming.ServiceKey, ephemeral, batch bool) error
 }
 
 // Deregister withdraws what a publisher has in a service. Of a batch only the
-// member at ip:port goes; a single instance goes whatever its address. Nothing
+// member at the key's ip and port goes; a single instance goes whatever its address.
+// What is in another cluster than the key's stays, unless the key names none. Nothing
 // there is no error.
-func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error {
+func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, k naming.InstanceKey) error {
 	if err := naming.CheckKey(svc); err != nil {
 		return err
 	}
 	if ephemeral {
 		if node, other := r.nodes.away(ctx, publisher); other {
-			done, err := r.nodes.deregister(ctx, node, svc, publisher, ip, port)
+			done, err := r.nodes.deregister(ctx, node, svc, publisher, k)
 			if done {
 				return err
 			}
@@ -285,7 +286,7 @@ func (r *Registry) Deregister(ctx context.Context, svc naming.ServiceKey, publis
 	var kept, gone []*naming.Instance
 	published := r.router.Store(ephemeral).Published(svc, publisher)
 	for _, i := range published {
-		if len(published) > 1 && (i.IP != ip || i.Port != port) {
+		if len(published) > 1 && (i.IP != k.IP || i.Port != k.Port) || k.Cluster != "" && i.Cluster != k.Cluster {
 			kept = append(kept, i)
 		} else {
 			gone = append(gone, i)

@@ -23,7 +23,7 @@ func TestConnectionLost_InstancesLinger(t *testing.T) {
 				require.NoError(t, f.Register(t.Context(), service("a"), "conn2", host("10.0.0.2")))
 				s := tell(f, service("a"))
 				pass(10 * time.Second)
-				require.NoError(t, f.Deregister(t.Context(), service("a"), "conn1", true, "10.0.0.1", 80))
+				require.NoError(t, f.Deregister(t.Context(), service("a"), "conn1", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 				require.Len(t, s.since(), 1, "a deregistration is at once")
 				s.lines = []string{"10s 10.0.0.2"}
 				f.ConnectionLost("conn2", []naming.ServiceKey{service("a"), service("never published")}, false)

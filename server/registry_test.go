@@ -103,26 +103,37 @@ func TestDeregister(t *testing.T) {
 			f := newFixture(t)
 			require.NoError(t, f.RegisterBatch(t.Context(), service("a"), "conn", c.had))
 			f.noticed()
-			require.NoError(t, f.Deregister(t.Context(), service("a"), "conn", true, c.ip, c.port))
+			require.NoError(t, f.Deregister(t.Context(), service("a"), "conn", true, naming.InstanceKey{IP: c.ip, Port: c.port}))
 			require.ElementsMatch(t, c.left, f.hosts(service("a")))
 			require.Equal(t, c.unchanged, len(f.noticed()) == 0)
 		})
 	}
 	f := newFixture(t)
-	fault(t, naming.FaultParam, f.Deregister(t.Context(), naming.ServiceKey{}, "conn", true, "", 0))
+	fault(t, naming.FaultParam, f.Deregister(t.Context(), naming.ServiceKey{}, "conn", true, naming.InstanceKey{}))
 }
 
 func TestDeregister_OnlyWhatThePublisherHas(t *testing.T) {
 	f := newFixture(t)
 	f.register(t, service("a"), host("10.0.0.1"))
 	require.NoError(t, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
-	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 	require.Equal(t, []string{"10.0.0.1"}, f.hosts(service("a")), "the connection has it still")
-	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
-	require.NoError(t, f.Deregister(t.Context(), service("a"), "conn", false, "10.0.0.1", 80), "of the other kind")
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "conn", false, naming.InstanceKey{IP: "10.0.0.1", Port: 80}), "of the other kind")
 	require.Equal(t, []string{"10.0.0.1"}, f.hosts(service("a")))
 	f.ephemeral.Fail(consistency.ErrClosed)
-	require.ErrorIs(t, f.Deregister(t.Context(), service("a"), "conn", true, "", 0), consistency.ErrClosed)
+	require.ErrorIs(t, f.Deregister(t.Context(), service("a"), "conn", true, naming.InstanceKey{}), consistency.ErrClosed)
+}
+
+func TestDeregister_InAnotherCluster(t *testing.T) {
+	f := newFixture(t)
+	f.register(t, service("a"), host("10.0.0.1", func(i *naming.Instance) { i.Cluster = "c1" }))
+	for _, cluster := range []string{"c2", "DEFAULT"} {
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{Cluster: cluster, IP: "10.0.0.1", Port: 80}))
+		require.Equal(t, []string{"10.0.0.1"}, f.hosts(service("a")), cluster)
+	}
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{Cluster: "c1", IP: "10.0.0.1", Port: 80}))
+	require.Empty(t, f.hosts(service("a")))
 }
 
 func TestKind_TheInstancesDecide(t *testing.T) {
@@ -132,7 +143,7 @@ func TestKind_TheInstancesDecide(t *testing.T) {
 	require.Equal(t, "Current service g@@a is ephemeral service, can't register persistent instance.", fault(t, naming.FaultKind, err))
 
 	// C079: an empty service that nobody created has no kind.
-	require.NoError(t, f.Deregister(t.Context(), service("a"), "conn", true, "", 0))
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "conn", true, naming.InstanceKey{}))
 	_, listed := f.Service(service("a"))
 	require.True(t, listed, "it is not cleaned yet")
 	f.register(t, service("a"), host("10.0.0.2", persistent))
@@ -142,7 +153,7 @@ func TestKind_TheInstancesDecide(t *testing.T) {
 	err = f.RegisterBatch(t.Context(), service("a"), "conn", []*naming.Instance{host("10.0.0.1")})
 	require.Equal(t, "Current service g@@a is persistent service, can't batch register ephemeral instance.", fault(t, naming.FaultKind, err))
 	fault(t, naming.FaultKind, f.RegisterBatch(t.Context(), service("a"), "conn", nil))
-	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.2:80", false, "10.0.0.2", 80))
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.2:80", false, naming.InstanceKey{IP: "10.0.0.2", Port: 80}))
 	require.NoError(t, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
 }
 
@@ -153,7 +164,7 @@ func TestKind_OfACreatedServiceHolds(t *testing.T) {
 	require.NoError(t, f.UpdateService(t.Context(), service("a"), naming.Settings{ProtectThreshold: 0.5}))
 	fault(t, naming.FaultKind, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
 	f.register(t, service("a"), host("10.0.0.1", persistent))
-	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", false, "10.0.0.1", 80))
+	require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", false, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 	fault(t, naming.FaultKind, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
 	require.NoError(t, f.DeleteService(t.Context(), service("a")))
 	require.NoError(t, f.Register(t.Context(), service("a"), "conn", host("10.0.0.1")))
@@ -185,7 +196,7 @@ func TestCounts(t *testing.T) {
 	f.register(t, service("p"), host("10.0.0.1", persistent))
 	f.register(t, service("q"), host("10.0.0.1", persistent))
 	require.NoError(t, f.Register(t.Context(), service("c"), "conn", host("10.0.0.9")))
-	require.NoError(t, f.Deregister(t.Context(), service("c"), "conn", true, "", 0))
+	require.NoError(t, f.Deregister(t.Context(), service("c"), "conn", true, naming.InstanceKey{}))
 	require.Equal(t, naming.Counts{
 		Services: 5, Instances: 5, Subscriptions: 7, Connections: 3, EphemeralPublishers: 2, PersistentPublishers: 1,
 	}, f.Counts())

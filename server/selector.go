@@ -17,7 +17,7 @@ type term struct {
 }
 
 // parseTerms reads "INSTANCE.metadata.key = 'value' & SERVICE.metadata.key = 'value'"
-// (http.md 2.2, service list).
+// (http.md 2.2, service list). Clients of 1.x also write label in place of metadata.
 func parseTerms(expression string) (terms []term, ok bool) {
 	if strings.TrimSpace(expression) == "" {
 		return nil, true
@@ -25,12 +25,10 @@ func parseTerms(expression string) (terms []term, ok bool) {
 	for part := range strings.SplitSeq(expression, "&") {
 		left, value, found := strings.Cut(part, "=")
 		left, value = strings.TrimSpace(left), strings.TrimSpace(value)
-		key, instance := strings.CutPrefix(left, "INSTANCE.metadata.")
-		service := false
-		if !instance {
-			key, service = strings.CutPrefix(left, "SERVICE.metadata.")
-		}
-		if !found || key == "" || !instance && !service || len(terms) == maxTerms {
+		of, what, _ := strings.Cut(left, ".")
+		kind, key, _ := strings.Cut(what, ".")
+		instance := of == "INSTANCE"
+		if !found || key == "" || !instance && of != "SERVICE" || kind != "metadata" && kind != "label" || len(terms) == maxTerms {
 			return nil, false
 		}
 		terms = append(terms, term{instance, key, strings.Trim(value, "'")})

@@ -30,13 +30,16 @@ func TestServicePage_Selector(t *testing.T) {
 		"INSTANCE.metadata.zone='east' & INSTANCE.metadata.v='2'": {"b"}, // of one instance
 		"SERVICE.metadata.owner='me'":                             {"b"},
 		"SERVICE.metadata.owner='you'":                            nil,
+		"INSTANCE.label.zone = 'west'":                            {"a"},
+		"SERVICE.label.owner = 'me'":                              {"b"},
+		"INSTANCE.metadata.zone.a = 'west'":                       nil,
 	} {
 		names, count, err := f.ServicePage("public", "g", expression, 1, 10)
 		require.NoError(t, err, expression)
 		require.Equal(t, want, names, expression)
 		require.Len(t, want, count)
 	}
-	for _, bad := range []string{"x", "INSTANCE.metadata.=1", "INSTANCE.zone='east'", "INSTANCE.metadata.zone", "&", "a=b"} {
+	for _, bad := range []string{"x", "INSTANCE.metadata.=1", "INSTANCE.zone='east'", "HOST.metadata.zone='east'", "INSTANCE.tag.zone='east'", "INSTANCE.metadata.zone", "&", "a=b"} {
 		_, _, err := f.ServicePage("public", "g", bad, 1, 10)
 		fault(t, naming.FaultSelector, err)
 	}

@@ -20,7 +20,7 @@ func TestServicePage(t *testing.T) {
 	f.register(t, naming.ServiceKey{Namespace: "public", Group: "other", Name: "s0"}, host("10.0.0.1"))
 	f.register(t, naming.ServiceKey{Namespace: "dev", Group: "g", Name: "s9"}, host("10.0.0.1"))
 	require.NoError(t, f.CreateService(t.Context(), service("s6"), naming.Settings{}))
-	require.NoError(t, f.Deregister(t.Context(), service("s2"), "10.0.0.1:80", true, "", 0)) // empty, still listed
+	require.NoError(t, f.Deregister(t.Context(), service("s2"), "10.0.0.1:80", true, naming.InstanceKey{})) // empty, still listed
 
 	all := []string{"s1", "s2", "s3", "s4", "s5", "s6"}
 	for _, c := range []struct {
@@ -67,7 +67,7 @@ func TestServiceKeys_OfAllNamespaces(t *testing.T) {
 	dev := naming.ServiceKey{Namespace: "dev", Group: "g", Name: "z"}
 	f.register(t, service("a"), host("10.0.0.1"))
 	f.register(t, dev, host("10.0.0.1"))
-	require.NoError(t, f.Deregister(t.Context(), dev, "10.0.0.1:80", true, "", 0))
+	require.NoError(t, f.Deregister(t.Context(), dev, "10.0.0.1:80", true, naming.InstanceKey{}))
 	require.Equal(t, []naming.ServiceKey{dev, service("a")}, f.serviceKeys(""))
 	require.Equal(t, []naming.ServiceKey{service("a")}, f.serviceKeys("public"))
 }
@@ -90,7 +90,7 @@ func TestService_CreateUpdateDelete(t *testing.T) {
 
 	f.register(t, service("a"), host("10.0.0.1"))
 	require.Contains(t, fault(t, naming.FaultServiceNotEmpty, f.DeleteService(ctx, service("a"))), "is not empty")
-	require.NoError(t, f.Deregister(ctx, service("a"), "10.0.0.1:80", true, "", 0))
+	require.NoError(t, f.Deregister(ctx, service("a"), "10.0.0.1:80", true, naming.InstanceKey{}))
 	require.NoError(t, f.DeleteService(ctx, service("a")))
 	_, ok = f.Service(service("a"))
 	require.False(t, ok)
@@ -102,7 +102,7 @@ func TestService_CreateUpdateDelete(t *testing.T) {
 	fault(t, naming.FaultServiceExists, f.CreateService(ctx, service("b"), naming.Settings{}))
 	require.NoError(t, f.UpdateService(ctx, service("b"), naming.Settings{}))
 	require.NoError(t, f.Register(ctx, service("c"), "conn", host("10.0.0.1")))
-	require.NoError(t, f.Deregister(ctx, service("c"), "conn", true, "", 0))
+	require.NoError(t, f.Deregister(ctx, service("c"), "conn", true, naming.InstanceKey{}))
 	require.NoError(t, f.DeleteService(ctx, service("c")))
 	_, ok = f.Service(service("c"))
 	require.False(t, ok)

@@ -215,14 +215,14 @@ func TestRegistry_ViewsGoWithServiceAndSubscribers(t *testing.T) {
 		f.register(t, service("a"), host("10.0.0.1"))
 		f.hosts(service("a"))
 		require.True(t, has())
-		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		require.False(t, has(), "gone with the service")
 
 		f.watch(service("a"), true)
 		before := f.ServiceInfo(service("a"), naming.Filter{})
 		require.True(t, has())
 		f.register(t, service("a"), host("10.0.0.1"))
-		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, "10.0.0.1", 80))
+		require.NoError(t, f.Deregister(t.Context(), service("a"), "10.0.0.1:80", true, naming.InstanceKey{IP: "10.0.0.1", Port: 80}))
 		require.True(t, has(), "somebody waits for it")
 		require.Same(t, before, f.ServiceInfo(service("a"), naming.Filter{}))
 

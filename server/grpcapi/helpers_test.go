@@ -99,8 +99,8 @@ func (r *registry) RegisterBatch(_ context.Context, svc naming.ServiceKey, publi
 	return r.write("RegisterBatch %s %s [%s]", svc, publisher, strings.Join(all, " "))
 }
 
-func (r *registry) Deregister(_ context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error {
-	return r.write("Deregister %s %s ephemeral=%v %q %d", svc, publisher, ephemeral, ip, port)
+func (r *registry) Deregister(_ context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, k naming.InstanceKey) error {
+	return r.write("Deregister %s %s ephemeral=%v %q %d", svc, publisher, ephemeral, k.IP, k.Port)
 }
 
 func (r *registry) ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.ServiceInfo {

@@ -27,9 +27,9 @@ func (s *Server) instance(ctx context.Context, c *conn, body []byte) *wire.Paylo
 			return s.refuseInstance(c, err)
 		}
 	case wire.DeregisterInstance:
-		ip, port := "", 0
+		var k naming.InstanceKey
 		if q.Instance != nil {
-			ip, port = string(q.Instance.IP), int(q.Instance.Port)
+			k.IP, k.Port = string(q.Instance.IP), int(q.Instance.Port)
 			if err := checkNamed(q.Instance); err != nil {
 				return s.refuse(c, wire.TypeInstanceAnswer, err, nil)
 			}
@@ -37,7 +37,7 @@ func (s *Server) instance(ctx context.Context, c *conn, body []byte) *wire.Paylo
 		if _, err := c.subscribed(); err != nil {
 			return s.refuse(c, wire.TypeInstanceAnswer, err, nil)
 		}
-		if err := s.registry.Deregister(ctx, svc, c.id, true, ip, port); err != nil {
+		if err := s.registry.Deregister(ctx, svc, c.id, true, k); err != nil {
 			return s.refuse(c, wire.TypeInstanceAnswer, err, nil)
 		}
 	default:
@@ -151,7 +151,7 @@ func (s *Server) persistentInstance(ctx context.Context, c *conn, body []byte) *
 	if q.Type == wire.RegisterInstance {
 		err = s.registry.Register(ctx, svc, publisher, i)
 	} else if err = checkNamed(q.Instance); err == nil {
-		err = s.registry.Deregister(ctx, svc, publisher, false, i.IP, i.Port)
+		err = s.registry.Deregister(ctx, svc, publisher, false, naming.InstanceKey{IP: i.IP, Port: i.Port})
 	}
 	if err != nil {
 		return s.refuseOwn(c, wire.TypeInstanceAnswer, err)

@@ -26,7 +26,7 @@ import (
 type Registry interface {
 	Register(ctx context.Context, svc naming.ServiceKey, publisher string, instances ...*naming.Instance) error
 	RegisterBatch(ctx context.Context, svc naming.ServiceKey, publisher string, instances []*naming.Instance) error
-	Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error
+	Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, k naming.InstanceKey) error
 	ServiceInfo(svc naming.ServiceKey, f naming.Filter) *naming.ServiceInfo
 	ServicePage(namespace, group, selector string, no, size int64) (names []string, count int, err error)
 	ConnectionLost(publisher string, services []naming.ServiceKey, moved bool)

@@ -55,6 +55,11 @@ func TestCalls(t *testing.T) {
 			[]string{`Deregister public##DEFAULT_GROUP@@s 10.0.0.1:80 ephemeral=false 10.0.0.1 80`},
 			"ok",
 		},
+		"deregister in a cluster": {
+			"DELETE /nacos/v1/ns/instance", "serviceName=s&ip=10.0.0.1&port=80&clusterName=c",
+			[]string{`Deregister public##DEFAULT_GROUP@@s 10.0.0.1:80 ephemeral=true 10.0.0.1 80 of c`},
+			"ok",
+		},
 		"update": {
 			"PUT /nacos/v1/ns/instance", "serviceName=s&ip=10.0.0.1&port=80&weight=3&enabled=false&clusterName=c",
 			[]string{`ChangeInstance public##DEFAULT_GROUP@@s {c 10.0.0.1 80} w=3 enabled=false map[]`},

@@ -83,8 +83,12 @@ func (r *registry) Register(_ context.Context, svc naming.ServiceKey, publisher 
 	return r.call("Register %s %s %s", svc, publisher, show(instances[0]))
 }
 
-func (r *registry) Deregister(_ context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error {
-	return r.call("Deregister %s %s ephemeral=%v %s %d", svc, publisher, ephemeral, ip, port)
+func (r *registry) Deregister(_ context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, k naming.InstanceKey) error {
+	text := fmt.Sprintf("Deregister %s %s ephemeral=%v %s %d", svc, publisher, ephemeral, k.IP, k.Port)
+	if k.Cluster != "" {
+		text += " of " + k.Cluster
+	}
+	return r.call("%s", text)
 }
 
 func (r *registry) ChangeInstance(_ context.Context, svc naming.ServiceKey, k naming.InstanceKey, c naming.Change) error {

@@ -20,7 +20,7 @@ import (
 // Registry is what the front end needs of the node; server.Registry documents it.
 type Registry interface {
 	Register(ctx context.Context, svc naming.ServiceKey, publisher string, instances ...*naming.Instance) error
-	Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, ip string, port int) error
+	Deregister(ctx context.Context, svc naming.ServiceKey, publisher string, ephemeral bool, k naming.InstanceKey) error
 	ChangeInstance(ctx context.Context, svc naming.ServiceKey, k naming.InstanceKey, c naming.Change) error
 	ChangeMetadata(ctx context.Context, svc naming.ServiceKey, keys []naming.InstanceKey, set map[string]string, remove []string) ([]*naming.Instance, error)
 	Instance(svc naming.ServiceKey, k naming.InstanceKey) (*naming.Instance, error)

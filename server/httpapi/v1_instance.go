@@ -123,7 +123,17 @@ func (s *Server) deregisterV1(q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return okText(), s.registry.Deregister(q.Context(), svc, i.Key().Address(), i.Ephemeral, i.IP, i.Port)
+	return okText(), s.registry.Deregister(q.Context(), svc, i.Key().Address(), i.Ephemeral, q.withdrawn(i))
+}
+
+// withdrawn is the key of an instance to deregister: a cluster that the client does not
+// name is any.
+func (q *request) withdrawn(i *naming.Instance) naming.InstanceKey {
+	k := i.Key()
+	if q.word("clusterName") == "" && q.word("cluster") == "" {
+		k.Cluster = ""
+	}
+	return k
 }
 
 func (s *Server) updateV1(q *request) (answer, error) {

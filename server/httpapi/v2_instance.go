@@ -125,7 +125,7 @@ func (s *Server) deregisterV2(q *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []byte(okJSON), s.registry.Deregister(q.Context(), svc, i.Key().Address(), i.Ephemeral, i.IP, i.Port)
+	return []byte(okJSON), s.registry.Deregister(q.Context(), svc, i.Key().Address(), i.Ephemeral, q.withdrawn(i))
 }
 
 func (s *Server) updateV2(q *request) ([]byte, error) {

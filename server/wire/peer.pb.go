@@ -706,6 +706,7 @@ type DeregisterRequest struct {
 	Publisher     string                 `protobuf:"bytes,2,opt,name=publisher,proto3" json:"publisher,omitempty"`
 	Ip            string                 `protobuf:"bytes,3,opt,name=ip,proto3" json:"ip,omitempty"`
 	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	Cluster       string                 `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"` // empty: whatever it is in
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -766,6 +767,13 @@ func (x *DeregisterRequest) GetPort() int32 {
 		return x.Port
 	}
 	return 0
+}
+
+func (x *DeregisterRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type OwnedReply struct {
@@ -1669,12 +1677,13 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\x0fRegisterRequest\x127\n" +
 	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12:\n" +
-	"\binstance\x18\x03 \x01(\v2\x1e.rollcall.peer.v1.PeerInstanceR\binstance\"\x8e\x01\n" +
+	"\binstance\x18\x03 \x01(\v2\x1e.rollcall.peer.v1.PeerInstanceR\binstance\"\xa8\x01\n" +
 	"\x11DeregisterRequest\x127\n" +
 	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12\x0e\n" +
 	"\x02ip\x18\x03 \x01(\tR\x02ip\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\x05R\x04port\"C\n" +
+	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\tR\acluster\"C\n" +
 	"\n" +
 	"OwnedReply\x125\n" +
 	"\x06change\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.ChangeReplyR\x06change\"G\n" +
