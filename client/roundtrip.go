@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,9 @@ import (
 // to send it to.
 func (c *Client) Transport(inner http.RoundTripper) http.RoundTripper {
 	if inner == nil {
-		inner = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: idleWeb}
+		t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: idleWeb}
+		context.AfterFunc(c.closing, t.CloseIdleConnections)
+		inner = t
 	}
 	return &roundTripper{client: c, inner: inner}
 }

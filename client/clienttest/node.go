@@ -75,7 +75,7 @@ func Start(t testing.TB, options ...Option) *Node {
 	n.port = web.Addr().(*net.TCPAddr).Port
 	n.gate = newGateway(n.backend)
 	n.gate.tls = n.tls
-	n.web = &http.Server{Handler: n.proxy(), ReadHeaderTimeout: readyTimeout, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
+	n.web = &http.Server{Handler: n.forward(), ReadHeaderTimeout: readyTimeout, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)}
 	t.Cleanup(func() { n.Close(t) })
 	n.wg.Go(func() { _ = n.web.Serve(n.gate.listen(web)) })
 	n.wg.Go(func() { _ = n.gate.server.Serve(calls) })
@@ -117,8 +117,8 @@ func (n *Node) backend() string {
 	return n.node.GRPCAddr()
 }
 
-// proxy hands HTTP to the node.
-func (n *Node) proxy() http.Handler {
+// forward hands HTTP to the node.
+func (n *Node) forward() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			host := "127.0.0.1:0" // refused
