@@ -149,3 +149,30 @@ func TestEphemeral_SilentClientGoesEverywhere(t *testing.T) {
 	}
 	t.Logf("gone everywhere after %v", time.Since(began))
 }
+
+func TestEphemeral_SubscribersOfAllNodesAreListed(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 3)
+	s := newService(t)
+	for k, node := range c.Nodes {
+		Connect(t, node.GRPCAddr(), WithClientIP(fmt.Sprintf("10.0.0.%d", k+1))).Subscribe(t, s, "")
+	}
+	listed := func(node *Node, more Params) (addresses []string) {
+		var list struct {
+			Count       int
+			Subscribers []struct{ IP string }
+		}
+		node.Do(t, http.MethodGet, "/nacos/v1/ns/service/subscribers", s.Params().With(more)).JSON(t, &list)
+		require.Len(t, list.Subscribers, list.Count)
+		for _, x := range list.Subscribers {
+			addresses = append(addresses, x.IP)
+		}
+		return addresses
+	}
+	for k, node := range c.Nodes {
+		require.Equal(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, listed(node, nil))
+		require.Equal(t, []string{fmt.Sprintf("10.0.0.%d", k+1)}, listed(node, Params{"aggregation": "false"}))
+	}
+	c.Nodes[2].Kill(t) // who does not answer is left out
+	require.Equal(t, []string{"10.0.0.1", "10.0.0.2"}, listed(c.Nodes[0], nil))
+}

@@ -120,18 +120,18 @@ func (e *Engine) Enable(on bool) {
 	}
 }
 
-// Subscribers returns who is subscribed to the service, one entry for each
-// subscription with the clusters that it asked for, in no particular order.
-func (e *Engine) Subscribers(svc naming.ServiceKey) (peers []Peer, clusters []string) {
+// Subscribers returns who is subscribed to the service on this node, in no particular
+// order; a client may have several subscriptions.
+func (e *Engine) Subscribers(svc naming.ServiceKey) []Subscription {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
+	var out []Subscription
 	if t := e.topics[svc]; t != nil {
 		for x := range t.subscriptions {
-			peers = append(peers, x.subscriber.peer)
-			clusters = append(clusters, x.filter.Clusters)
+			out = append(out, Subscription{x.subscriber.peer, x.filter.Clusters})
 		}
 	}
-	return peers, clusters
+	return out
 }
 
 // SubscribedBy returns the services that the client with the id is subscribed to,

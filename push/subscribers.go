@@ -18,6 +18,12 @@ type Peer struct {
 	App   string
 }
 
+// Subscription is that of one client to a service.
+type Subscription struct {
+	Peer
+	Clusters string // that it asked for; empty: all
+}
+
 // Policy is how one kind of subscriber acknowledges.
 type Policy struct {
 	Transport string        // label of the metrics

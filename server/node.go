@@ -149,6 +149,7 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		return n, err
 	}
 	n.add("push", engine.Start, engine.Close)
+	link.engine = engine
 	n.add("registry", n.registry.start, n.registry.close)
 
 	clients := grpcapi.New(grpcapi.Config{
@@ -182,22 +183,25 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		archive.send = link.peers.restoreOn
 	}
 	dead := &removal{remove: persistent.Remove}
+	var elsewhere func(context.Context, naming.ServiceKey) []push.Subscription
 	if cfg.clustered() {
 		dead.send = link.peers.removeOn
 		n.life = link.life(n, clients, persistent, ephemeral)
+		elsewhere = link.subscribersElsewhere
 	}
 	metrics.MustRegister(newMonitor(n.registry, engine))
 	web := httpapi.New(httpapi.Config{
-		RemoveNode:      dead.run,
-		Backups:         archive,
-		Life:            n.ofSeveral,
-		ShutdownTimeout: cfg.ShutdownTimeout / 2,
-		Metrics:         promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
-		MetricNames:     func() ([]string, error) { return metricNames(metrics) },
-		Version:         version,
-		Nodes:           func() []naming.NodeState { return n.nodes(link, persistent.State(), state()) },
-		Connections:     clients.ConnectionList,
-		Reset:           clients.Reset,
+		RemoveNode:           dead.run,
+		Backups:              archive,
+		Life:                 n.ofSeveral,
+		ShutdownTimeout:      cfg.ShutdownTimeout / 2,
+		Metrics:              promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+		MetricNames:          func() ([]string, error) { return metricNames(metrics) },
+		Version:              version,
+		Nodes:                func() []naming.NodeState { return n.nodes(link, persistent.State(), state()) },
+		SubscribersElsewhere: elsewhere,
+		Connections:          clients.ConnectionList,
+		Reset:                clients.Reset,
 		Shed: func(ctx context.Context, node string, keep int, redirect string) (int, error) {
 			return link.shedOn(ctx, cfg.Node, node, keep, redirect)
 		},
@@ -316,6 +320,7 @@ type link struct {
 	peers    *peers
 	roster   *roster
 	registry *Registry
+	engine   *push.Engine
 	// clients are those of this node's gRPC front end.
 	clients *grpcapi.Server
 }
@@ -440,6 +445,7 @@ func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distr
 	}
 	service := newPeerService(listener, persistent, n.registry, mark, state, n.log)
 	service.shed = l.shed
+	service.subscribersHere = func(svc naming.ServiceKey) []push.Subscription { return l.engine.Subscribers(svc) }
 	n.add("peer listener", nil, closeListener(listener))
 	n.add("peer service", service.start, service.close)
 	return nil

@@ -21,6 +21,7 @@ import (
 
 	"rollcall/consistency"
 	"rollcall/naming"
+	"rollcall/push"
 	"rollcall/server/wire"
 )
 
@@ -42,8 +43,11 @@ type peerService struct {
 	mark     func() *wire.ChangeReply // the changes of this node's ephemeral store so far
 	state    func() *wire.StateReply
 	shed     func(keep int, redirect string) (int, error)
-	log      *slog.Logger
-	wg       sync.WaitGroup
+	// subscribersHere returns who is subscribed to a service on this node.
+	subscribersHere func(naming.ServiceKey) []push.Subscription
+
+	log *slog.Logger
+	wg  sync.WaitGroup
 }
 
 const peerServiceName = "rollcall.peer.v1.Peer"
@@ -61,7 +65,7 @@ func newPeerService(l net.Listener, store leading, registry *Registry, mark func
 			peerMethod("Register", s.register), peerMethod("Deregister", s.deregister),
 			peerMethod("Beat", s.beat), peerMethod("Renew", s.renew),
 			peerMethod("Remove", s.remove),
-			peerMethod("Reload", s.reload),
+			peerMethod("Reload", s.reload), peerMethod("Subscribers", s.subscribers),
 		},
 		Streams: []grpc.StreamDesc{{StreamName: "Restore", ClientStreams: true, Handler: s.restore}},
 	}, s)

@@ -185,20 +185,20 @@ func TestConn_SubscriberIsDescribedByTheSetup(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		c := n.join(t)
 		c.call(t, "SubscribeServiceRequest", named("a")+`,"subscribe":true,"clusters":"x"}`)
-		peers, clusters := n.engine.Subscribers(service("a"))
+		peers := n.engine.Subscribers(service("a"))
 		require.Len(t, peers, 1)
 		require.Equal(t, "10.0.0.9", peers[0].IP, "what the client says")
 		require.Equal(t, "Nacos-Go-Client:v2.3.5", peers[0].Agent)
 		require.Equal(t, "shop", peers[0].App)
 		require.Zero(t, peers[0].Port)
-		require.Equal(t, []string{"x"}, clusters)
+		require.Equal(t, "x", peers[0].Clusters)
 
 		other := n.dial(t)
 		other.open(t)
 		require.NoError(t, other.stream.SendMsg(&wire.Payload{Type: "ConnectionSetupRequest", Body: [][]byte{[]byte("{}")}}))
 		pass(0)
 		other.call(t, "SubscribeServiceRequest", named("b")+`,"subscribe":true}`)
-		peers, _ = n.engine.Subscribers(service("b"))
+		peers = n.engine.Subscribers(service("b"))
 		require.Equal(t, "10.0.0.7", peers[0].IP, "else what the transport shows")
 	})
 }

@@ -85,6 +85,9 @@ type Config struct {
 	Life       func() (Life, error)
 	Version    string
 
+	// SubscribersElsewhere returns who is subscribed to a service at other nodes, as far
+	// as they answer; nil: there are none.
+	SubscribersElsewhere func(ctx context.Context, svc naming.ServiceKey) []push.Subscription
 	// Connections returns the gRPC connections of this node.
 	Connections func() []naming.Connection
 	// Reset asks the client of a gRPC connection to go to the server at ip and main

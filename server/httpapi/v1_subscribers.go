@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ func (s *Server) subscribersV1(q *request) (answer, error) {
 	}
 	no, _ := q.integer("pageNo", 1)
 	size, _ := q.integer("pageSize", 1000)
-	all := distinctSubscribers(s.udp.engine.Subscribers(svc))
+	all := s.subscribers(q, svc, !strings.EqualFold(cmp.Or(q.params["aggregation"], "true"), "false"))
 	first, last := int64(len(all)), int64(len(all))
 	if page := max(no, 1) - 1; size > 0 && page <= last/size {
 		first = page * size
@@ -37,30 +38,21 @@ func (s *Server) subscribersV1(q *request) (answer, error) {
 	return jsonBody(append(b, `]}`...)), nil
 }
 
-// subscriber is one line of the list of subscribers.
-type subscriber struct {
-	push.Peer
-	clusters string
-}
-
-// distinctSubscribers lists a client once: over gRPC by its address, over UDP by
-// address and port.
-func distinctSubscribers(peers []push.Peer, clusters []string) []subscriber {
-	seen := make(map[string]bool, len(peers))
-	var out []subscriber
-	for n, p := range peers {
-		if name := naming.Address(p.IP, p.Port); !seen[name] {
-			seen[name] = true
-			out = append(out, subscriber{p, clusters[n]})
-		}
+// subscribers returns who is subscribed to a service, sorted by address, at this node
+// alone or at all of them. A client is listed once: over gRPC by its address, over UDP
+// by address and port.
+func (s *Server) subscribers(q *request, svc naming.ServiceKey, everywhere bool) []push.Subscription {
+	all := s.udp.engine.Subscribers(svc)
+	if everywhere && s.cfg.SubscribersElsewhere != nil {
+		all = append(all, s.cfg.SubscribersElsewhere(q.Context(), svc)...)
 	}
-	slices.SortFunc(out, func(a, b subscriber) int {
+	slices.SortFunc(all, func(a, b push.Subscription) int {
 		return strings.Compare(naming.Address(a.IP, a.Port), naming.Address(b.IP, b.Port))
 	})
-	return out
+	return slices.CompactFunc(all, func(a, b push.Subscription) bool { return a.IP == b.IP && a.Port == b.Port })
 }
 
-func appendSubscriber(b []byte, p subscriber, svc naming.ServiceKey) []byte {
+func appendSubscriber(b []byte, p push.Subscription, svc naming.ServiceKey) []byte {
 	addr := p.IP
 	if p.Port != 0 {
 		addr = naming.Address(p.IP, p.Port)
@@ -72,6 +64,6 @@ func appendSubscriber(b []byte, p subscriber, svc naming.ServiceKey) []byte {
 	b = strconv.AppendInt(append(b, `,"port":`...), int64(p.Port), 10)
 	b = wire.AppendString(append(b, `,"namespaceId":`...), svc.Namespace)
 	b = wire.AppendString(append(b, `,"serviceName":`...), svc.Grouped())
-	b = wire.AppendString(append(b, `,"cluster":`...), p.clusters)
+	b = wire.AppendString(append(b, `,"cluster":`...), p.Clusters)
 	return append(b, '}')
 }

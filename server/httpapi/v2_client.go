@@ -183,11 +183,12 @@ func (s *Server) publishersV2(q *request) ([]byte, error) {
 
 // subscribersOf returns the clients that subscribe to a service at an address, sorted
 // by id; an empty ip and a port of 0 select all.
-func (s *Server) subscribersOf(svc naming.ServiceKey, ip string, port int) []push.Peer {
-	peers, _ := s.udp.engine.Subscribers(svc)
-	peers = slices.DeleteFunc(peers, func(p push.Peer) bool { return ip != "" && p.IP != ip || port != 0 && p.Port != port })
-	slices.SortFunc(peers, func(a, b push.Peer) int { return strings.Compare(a.ID, b.ID) })
-	return slices.CompactFunc(peers, func(a, b push.Peer) bool { return a.ID == b.ID })
+func (s *Server) subscribersOf(svc naming.ServiceKey, ip string, port int) []push.Subscription {
+	all := slices.DeleteFunc(s.udp.engine.Subscribers(svc), func(p push.Subscription) bool {
+		return ip != "" && p.IP != ip || port != 0 && p.Port != port
+	})
+	slices.SortFunc(all, func(a, b push.Subscription) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(all, func(a, b push.Subscription) bool { return a.ID == b.ID })
 }
 
 func (s *Server) subscribersV2(q *request) ([]byte, error) {

@@ -123,7 +123,7 @@ func (s *Server) subscribersOfV3(q *request) ([]byte, error) {
 		if n > 0 {
 			b = append(b, ',')
 		}
-		b = appendSubscriberV3(b, p.ID, p)
+		b = appendSubscriberV3(b, p.ID, p.Peer)
 	}
 	return append(b, ']'), nil
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"rollcall/naming"
+	"rollcall/push"
 	"rollcall/server/wire"
 )
 
@@ -144,14 +145,15 @@ func (s *Server) subscribersV3(q *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := q.boolean("aggregation", true); err != nil {
+	everywhere, err := q.boolean("aggregation", true)
+	if err != nil {
 		return nil, err
 	}
 	no, size, err := q.pageV3(defaultPageV3)
 	if err != nil {
 		return nil, err
 	}
-	return appendPage(nil, distinctSubscribers(s.udp.engine.Subscribers(svc)), no, size, func(b []byte, p subscriber) []byte {
+	return appendPage(nil, s.subscribers(q, svc, everywhere), no, size, func(b []byte, p push.Subscription) []byte {
 		b = wire.AppendString(append(b, `{"namespaceId":`...), svc.Namespace)
 		b = wire.AppendString(append(b, `,"groupName":`...), svc.Group)
 		b = wire.AppendString(append(b, `,"serviceName":`...), svc.Name)

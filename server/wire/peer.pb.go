@@ -1152,6 +1152,179 @@ func (*RenewReply) Descriptor() ([]byte, []int) {
 	return file_server_wire_peer_proto_rawDescGZIP(), []int{18}
 }
 
+// SubscribersRequest asks for a node's own subscribers of a service.
+type SubscribersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       *PeerService           `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribersRequest) Reset() {
+	*x = SubscribersRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribersRequest) ProtoMessage() {}
+
+func (x *SubscribersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribersRequest.ProtoReflect.Descriptor instead.
+func (*SubscribersRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SubscribersRequest) GetService() *PeerService {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+type SubscribersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Subscribers   []*PeerSubscriber      `protobuf:"bytes,1,rep,name=subscribers,proto3" json:"subscribers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribersReply) Reset() {
+	*x = SubscribersReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribersReply) ProtoMessage() {}
+
+func (x *SubscribersReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribersReply.ProtoReflect.Descriptor instead.
+func (*SubscribersReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SubscribersReply) GetSubscribers() []*PeerSubscriber {
+	if x != nil {
+		return x.Subscribers
+	}
+	return nil
+}
+
+type PeerSubscriber struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Ip            string                 `protobuf:"bytes,2,opt,name=ip,proto3" json:"ip,omitempty"`
+	Port          int32                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Agent         string                 `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
+	App           string                 `protobuf:"bytes,5,opt,name=app,proto3" json:"app,omitempty"`
+	Clusters      string                 `protobuf:"bytes,6,opt,name=clusters,proto3" json:"clusters,omitempty"` // that it asked for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerSubscriber) Reset() {
+	*x = PeerSubscriber{}
+	mi := &file_server_wire_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerSubscriber) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerSubscriber) ProtoMessage() {}
+
+func (x *PeerSubscriber) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerSubscriber.ProtoReflect.Descriptor instead.
+func (*PeerSubscriber) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PeerSubscriber) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PeerSubscriber) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *PeerSubscriber) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PeerSubscriber) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *PeerSubscriber) GetApp() string {
+	if x != nil {
+		return x.App
+	}
+	return ""
+}
+
+func (x *PeerSubscriber) GetClusters() string {
+	if x != nil {
+		return x.Clusters
+	}
+	return ""
+}
+
 type PeerService struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1163,7 +1336,7 @@ type PeerService struct {
 
 func (x *PeerService) Reset() {
 	*x = PeerService{}
-	mi := &file_server_wire_peer_proto_msgTypes[19]
+	mi := &file_server_wire_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1348,7 @@ func (x *PeerService) String() string {
 func (*PeerService) ProtoMessage() {}
 
 func (x *PeerService) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[19]
+	mi := &file_server_wire_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1361,7 @@ func (x *PeerService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerService.ProtoReflect.Descriptor instead.
 func (*PeerService) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{19}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PeerService) GetNamespace() string {
@@ -1229,7 +1402,7 @@ type PeerInstance struct {
 
 func (x *PeerInstance) Reset() {
 	*x = PeerInstance{}
-	mi := &file_server_wire_peer_proto_msgTypes[20]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1414,7 @@ func (x *PeerInstance) String() string {
 func (*PeerInstance) ProtoMessage() {}
 
 func (x *PeerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[20]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1427,7 @@ func (x *PeerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInstance.ProtoReflect.Descriptor instead.
 func (*PeerInstance) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{20}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PeerInstance) GetId() string {
@@ -1332,7 +1505,7 @@ type Invalid struct {
 
 func (x *Invalid) Reset() {
 	*x = Invalid{}
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1517,7 @@ func (x *Invalid) String() string {
 func (*Invalid) ProtoMessage() {}
 
 func (x *Invalid) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1530,7 @@ func (x *Invalid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalid.ProtoReflect.Descriptor instead.
 func (*Invalid) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Invalid) GetFault() int32 {
@@ -1396,7 +1569,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1581,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1594,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Holding) GetNode() string {
@@ -1469,7 +1642,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[23]
+	mi := &file_server_wire_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1654,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[23]
+	mi := &file_server_wire_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1667,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{23}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveRequest) GetNode() string {
@@ -1512,7 +1685,7 @@ type RemoveReply struct {
 
 func (x *RemoveReply) Reset() {
 	*x = RemoveReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[24]
+	mi := &file_server_wire_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1697,7 @@ func (x *RemoveReply) String() string {
 func (*RemoveReply) ProtoMessage() {}
 
 func (x *RemoveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[24]
+	mi := &file_server_wire_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1710,7 @@ func (x *RemoveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReply.ProtoReflect.Descriptor instead.
 func (*RemoveReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{24}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{27}
 }
 
 // RestoreChunk is the next part of a snapshot that the leader is to restore.
@@ -1550,7 +1723,7 @@ type RestoreChunk struct {
 
 func (x *RestoreChunk) Reset() {
 	*x = RestoreChunk{}
-	mi := &file_server_wire_peer_proto_msgTypes[25]
+	mi := &file_server_wire_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1735,7 @@ func (x *RestoreChunk) String() string {
 func (*RestoreChunk) ProtoMessage() {}
 
 func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[25]
+	mi := &file_server_wire_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1748,7 @@ func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunk.ProtoReflect.Descriptor instead.
 func (*RestoreChunk) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{25}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RestoreChunk) GetContent() []byte {
@@ -1593,7 +1766,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[26]
+	mi := &file_server_wire_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1778,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[26]
+	mi := &file_server_wire_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1791,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{26}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{29}
 }
 
 var File_server_wire_peer_proto protoreflect.FileDescriptor
@@ -1708,7 +1881,18 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12\x15\n" +
 	"\x06ago_ms\x18\x03 \x01(\x03R\x05agoMs\"\f\n" +
 	"\n" +
-	"RenewReply\"U\n" +
+	"RenewReply\"M\n" +
+	"\x12SubscribersRequest\x127\n" +
+	"\aservice\x18\x01 \x01(\v2\x1d.rollcall.peer.v1.PeerServiceR\aservice\"V\n" +
+	"\x10SubscribersReply\x12B\n" +
+	"\vsubscribers\x18\x01 \x03(\v2 .rollcall.peer.v1.PeerSubscriberR\vsubscribers\"\x88\x01\n" +
+	"\x0ePeerSubscriber\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
+	"\x02ip\x18\x02 \x01(\tR\x02ip\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\x05R\x04port\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x10\n" +
+	"\x03app\x18\x05 \x01(\tR\x03app\x12\x1a\n" +
+	"\bclusters\x18\x06 \x01(\tR\bclusters\"U\n" +
 	"\vPeerService\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
@@ -1755,54 +1939,59 @@ func file_server_wire_peer_proto_rawDescGZIP() []byte {
 	return file_server_wire_peer_proto_rawDescData
 }
 
-var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_server_wire_peer_proto_goTypes = []any{
-	(*WriteRequest)(nil),      // 0: rollcall.peer.v1.WriteRequest
-	(*WriteReply)(nil),        // 1: rollcall.peer.v1.WriteReply
-	(*ReadIndexRequest)(nil),  // 2: rollcall.peer.v1.ReadIndexRequest
-	(*ReadIndexReply)(nil),    // 3: rollcall.peer.v1.ReadIndexReply
-	(*StatsRequest)(nil),      // 4: rollcall.peer.v1.StatsRequest
-	(*StatsReply)(nil),        // 5: rollcall.peer.v1.StatsReply
-	(*StateRequest)(nil),      // 6: rollcall.peer.v1.StateRequest
-	(*StateReply)(nil),        // 7: rollcall.peer.v1.StateReply
-	(*ReloadRequest)(nil),     // 8: rollcall.peer.v1.ReloadRequest
-	(*ReloadReply)(nil),       // 9: rollcall.peer.v1.ReloadReply
-	(*RegisterRequest)(nil),   // 10: rollcall.peer.v1.RegisterRequest
-	(*DeregisterRequest)(nil), // 11: rollcall.peer.v1.DeregisterRequest
-	(*OwnedReply)(nil),        // 12: rollcall.peer.v1.OwnedReply
-	(*ChangeReply)(nil),       // 13: rollcall.peer.v1.ChangeReply
-	(*BeatRequest)(nil),       // 14: rollcall.peer.v1.BeatRequest
-	(*BeatReply)(nil),         // 15: rollcall.peer.v1.BeatReply
-	(*RenewRequest)(nil),      // 16: rollcall.peer.v1.RenewRequest
-	(*Renewal)(nil),           // 17: rollcall.peer.v1.Renewal
-	(*RenewReply)(nil),        // 18: rollcall.peer.v1.RenewReply
-	(*PeerService)(nil),       // 19: rollcall.peer.v1.PeerService
-	(*PeerInstance)(nil),      // 20: rollcall.peer.v1.PeerInstance
-	(*Invalid)(nil),           // 21: rollcall.peer.v1.Invalid
-	(*Holding)(nil),           // 22: rollcall.peer.v1.Holding
-	(*RemoveRequest)(nil),     // 23: rollcall.peer.v1.RemoveRequest
-	(*RemoveReply)(nil),       // 24: rollcall.peer.v1.RemoveReply
-	(*RestoreChunk)(nil),      // 25: rollcall.peer.v1.RestoreChunk
-	(*RestoreReply)(nil),      // 26: rollcall.peer.v1.RestoreReply
-	nil,                       // 27: rollcall.peer.v1.PeerInstance.MetadataEntry
+	(*WriteRequest)(nil),       // 0: rollcall.peer.v1.WriteRequest
+	(*WriteReply)(nil),         // 1: rollcall.peer.v1.WriteReply
+	(*ReadIndexRequest)(nil),   // 2: rollcall.peer.v1.ReadIndexRequest
+	(*ReadIndexReply)(nil),     // 3: rollcall.peer.v1.ReadIndexReply
+	(*StatsRequest)(nil),       // 4: rollcall.peer.v1.StatsRequest
+	(*StatsReply)(nil),         // 5: rollcall.peer.v1.StatsReply
+	(*StateRequest)(nil),       // 6: rollcall.peer.v1.StateRequest
+	(*StateReply)(nil),         // 7: rollcall.peer.v1.StateReply
+	(*ReloadRequest)(nil),      // 8: rollcall.peer.v1.ReloadRequest
+	(*ReloadReply)(nil),        // 9: rollcall.peer.v1.ReloadReply
+	(*RegisterRequest)(nil),    // 10: rollcall.peer.v1.RegisterRequest
+	(*DeregisterRequest)(nil),  // 11: rollcall.peer.v1.DeregisterRequest
+	(*OwnedReply)(nil),         // 12: rollcall.peer.v1.OwnedReply
+	(*ChangeReply)(nil),        // 13: rollcall.peer.v1.ChangeReply
+	(*BeatRequest)(nil),        // 14: rollcall.peer.v1.BeatRequest
+	(*BeatReply)(nil),          // 15: rollcall.peer.v1.BeatReply
+	(*RenewRequest)(nil),       // 16: rollcall.peer.v1.RenewRequest
+	(*Renewal)(nil),            // 17: rollcall.peer.v1.Renewal
+	(*RenewReply)(nil),         // 18: rollcall.peer.v1.RenewReply
+	(*SubscribersRequest)(nil), // 19: rollcall.peer.v1.SubscribersRequest
+	(*SubscribersReply)(nil),   // 20: rollcall.peer.v1.SubscribersReply
+	(*PeerSubscriber)(nil),     // 21: rollcall.peer.v1.PeerSubscriber
+	(*PeerService)(nil),        // 22: rollcall.peer.v1.PeerService
+	(*PeerInstance)(nil),       // 23: rollcall.peer.v1.PeerInstance
+	(*Invalid)(nil),            // 24: rollcall.peer.v1.Invalid
+	(*Holding)(nil),            // 25: rollcall.peer.v1.Holding
+	(*RemoveRequest)(nil),      // 26: rollcall.peer.v1.RemoveRequest
+	(*RemoveReply)(nil),        // 27: rollcall.peer.v1.RemoveReply
+	(*RestoreChunk)(nil),       // 28: rollcall.peer.v1.RestoreChunk
+	(*RestoreReply)(nil),       // 29: rollcall.peer.v1.RestoreReply
+	nil,                        // 30: rollcall.peer.v1.PeerInstance.MetadataEntry
 }
 var file_server_wire_peer_proto_depIdxs = []int32{
-	22, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
-	19, // 1: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
-	20, // 2: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
-	19, // 3: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	25, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
+	22, // 1: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	23, // 2: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	22, // 3: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
 	13, // 4: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
-	19, // 5: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
-	20, // 6: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	22, // 5: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
+	23, // 6: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
 	13, // 7: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
 	17, // 8: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
-	19, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
-	27, // 10: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	22, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
+	22, // 10: rollcall.peer.v1.SubscribersRequest.service:type_name -> rollcall.peer.v1.PeerService
+	21, // 11: rollcall.peer.v1.SubscribersReply.subscribers:type_name -> rollcall.peer.v1.PeerSubscriber
+	30, // 12: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_server_wire_peer_proto_init() }
@@ -1816,7 +2005,7 @@ func file_server_wire_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_wire_peer_proto_rawDesc), len(file_server_wire_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
