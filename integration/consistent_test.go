@@ -116,6 +116,15 @@ func TestConsistent_WritesKnowWhatOtherNodesTook(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, next.Do(t, http.MethodPost, v1Service, settings.Params()).Status, "it exists")
 		requireOK(t, next.Do(t, http.MethodPut, v1Service, settings.Params().With(Params{"protectThreshold": "0.5"})))
 		requireOK(t, at.Do(t, http.MethodDelete, v1Service, settings.Params()))
-		createService(t, next, settings, nil)
+		createService(t, next, settings, Params{"protectThreshold": "0.7"})
+		unchecked := Params{"clusterName": "DEFAULT", "checkPort": "80", "useInstancePort4Check": "true", "healthChecker": `{"type":"NONE"}`}
+		requireOK(t, at.Do(t, http.MethodPut, v1Cluster, settings.Params().With(unchecked)))
+		var shown struct {
+			Threshold float64 `json:"protectThreshold"`
+		}
+		next.Do(t, http.MethodGet, v1Service, consistent(settings.Params())).JSON(t, &shown)
+		require.InDelta(t, 0.7, shown.Threshold, 0)
+		requireOK(t, next.Do(t, http.MethodPut, v1Cluster, s.Params().With(unchecked)))
+		requireOK(t, at.Do(t, http.MethodPut, v1Health, s.at("10.0.0.1", 80).With(Params{"healthy": "false"})))
 	}
 }

@@ -42,6 +42,9 @@ func (r *Registry) UpdateCluster(ctx context.Context, svc naming.ServiceKey, clu
 	if err := naming.CheckMetadata(c.Metadata, maxServiceMetadata); err != nil {
 		return err
 	}
+	if err := r.consistent(ctx); err != nil {
+		return err
+	}
 	s, ok := r.Service(svc)
 	if !ok {
 		return serviceUnknown(svc)
@@ -59,6 +62,9 @@ func (r *Registry) UpdateCluster(ctx context.Context, svc naming.ServiceKey, clu
 // every other instance somebody else decides, and it is refused.
 func (r *Registry) SetHealth(ctx context.Context, svc naming.ServiceKey, k naming.InstanceKey, healthy bool) error {
 	if err := naming.CheckKey(svc); err != nil {
+		return err
+	}
+	if err := r.consistent(ctx); err != nil {
 		return err
 	}
 	s, _ := r.router.Service(svc)

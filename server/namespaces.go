@@ -44,6 +44,9 @@ func (r *Registry) CreateNamespace(ctx context.Context, n naming.Namespace) erro
 	if n.ID == naming.DefaultNamespace {
 		return &naming.InvalidError{Fault: naming.FaultNamespaceExists, Field: "namespaceId", Text: "namespaceId [public] is default namespace id and already exist."}
 	}
+	if err := r.consistent(ctx); err != nil {
+		return err
+	}
 	if _, err := r.Namespace(n.ID); err == nil {
 		return &naming.InvalidError{Fault: naming.FaultNamespaceExists, Field: "namespaceId", Text: "namespaceId [" + n.ID + "] already exist."}
 	}
@@ -57,6 +60,9 @@ func (r *Registry) UpdateNamespace(ctx context.Context, n naming.Namespace) erro
 	}
 	if n.ID == naming.DefaultNamespace {
 		return &naming.InvalidError{Fault: naming.FaultNamespace, Field: "namespaceId", Text: "namespaceId [public] is the default namespace, whose name is fixed"}
+	}
+	if err := r.consistent(ctx); err != nil {
+		return err
 	}
 	if _, err := r.Namespace(n.ID); err != nil {
 		return err

@@ -34,11 +34,11 @@ func TestCalls_Operators(t *testing.T) {
 		},
 		"partial update": {
 			"PUT /nacos/v3/admin/ns/instance/partial?serviceName=s&ip=10.0.0.1&port=80&weight=2",
-			[]string{"ChangeInstance public##DEFAULT_GROUP@@s {DEFAULT 10.0.0.1 80} w=2"}, ok,
+			[]string{"AwaitConsistent", "ChangeInstance public##DEFAULT_GROUP@@s {DEFAULT 10.0.0.1 80} w=2"}, ok,
 		},
 		"cluster": {
 			`PUT /nacos/v3/admin/ns/cluster?serviceName=s&clusterName=c&checkPort=81&useInstancePort4Check=true&healthChecker={"type":"NONE"}`,
-			[]string{"UpdateCluster public##DEFAULT_GROUP@@s c {CheckPort:81 UseInstancePort:true Checker:{Type:NONE Path: Headers: ExpectedCode:0 User: Password: Command:} Metadata:map[]}"}, ok,
+			[]string{"AwaitConsistent", "UpdateCluster public##DEFAULT_GROUP@@s c {CheckPort:81 UseInstancePort:true Checker:{Type:NONE Path: Headers: ExpectedCode:0 User: Password: Command:} Metadata:map[]}"}, ok,
 		},
 		"health": {
 			"PUT /nacos/v3/admin/ns/health/instance?serviceName=s&ip=10.0.0.1&port=80&healthy=false",

@@ -147,6 +147,9 @@ func (s *Server) updateCluster(q *request, svc naming.ServiceKey, name string, c
 	if err := naming.CheckKey(svc); err != nil {
 		return err
 	}
+	if err := s.registry.AwaitConsistent(q.Context()); err != nil {
+		return err
+	}
 	if _, ok := s.registry.Service(svc); !ok {
 		return &naming.InvalidError{Fault: naming.FaultOther, Field: "serviceName", Text: unknown}
 	}

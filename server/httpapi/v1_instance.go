@@ -175,6 +175,9 @@ func (s *Server) patchV1(q *request) (answer, error) {
 
 // patch changes an instance that must exist, with the detail's error if not.
 func (s *Server) patch(q *request, svc naming.ServiceKey, k naming.InstanceKey, c naming.Change) error {
+	if err := s.registry.AwaitConsistent(q.Context()); err != nil {
+		return err
+	}
 	if _, err := s.registry.Instance(svc, k); err != nil {
 		return err
 	}
