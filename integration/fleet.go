@@ -36,6 +36,7 @@ type Fleet struct {
 	removals  []string
 	empties   []string
 	refused   []string // calls that failed at every node
+	twice     []string // calls that failed at two nodes
 	pushes    int
 	added     int
 	moves     int
@@ -346,7 +347,11 @@ func (f *Fleet) call(web *http.Client, method, path string, p url.Values) (body 
 		if err == nil {
 			return body, true
 		}
-		failed = append(failed, err.Error())
+		if failed = append(failed, err.Error()); len(failed) == 2 {
+			f.mu.Lock()
+			f.twice = append(f.twice, strings.Join(failed, "; "))
+			f.mu.Unlock()
+		}
 	}
 	select {
 	case <-f.done:
@@ -523,6 +528,14 @@ func (f *Fleet) wrong(nodes []*Node) string {
 		}
 	}
 	return ""
+}
+
+// RetriedOnce requires that no call of a client over HTTP failed at two nodes.
+func (f *Fleet) RetriedOnce(tb testing.TB) {
+	tb.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.Empty(tb, f.twice[:min(len(f.twice), 10)], "%d calls failed at two nodes", len(f.twice))
 }
 
 // Unharmed requires that no subscriber saw a living instance vanish, and that no

@@ -37,6 +37,7 @@ func TestRolling_Restart(t *testing.T) {
 	w.stop()
 	c.Check(t, f, w.all...)
 	f.Unharmed(t)
+	f.RetriedOnce(t)
 }
 
 // The nodes of the previous build are replaced one after the other by those of the
