@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"strconv"
 
 	"rollcall/naming"
@@ -144,14 +145,9 @@ func (s *Server) updateClusterV3(q *request) ([]byte, error) {
 // updateCluster writes the settings of a cluster; unknown is the text for a service
 // that there is not.
 func (s *Server) updateCluster(q *request, svc naming.ServiceKey, name string, c naming.Cluster, unknown string) error {
-	if err := naming.CheckKey(svc); err != nil {
-		return err
-	}
-	if err := s.registry.AwaitConsistent(q.Context()); err != nil {
-		return err
-	}
-	if _, ok := s.registry.Service(svc); !ok {
+	err := s.registry.UpdateCluster(q.Context(), svc, name, c)
+	if invalid := (*naming.InvalidError)(nil); errors.As(err, &invalid) && invalid.Fault == naming.FaultServiceUnknown {
 		return &naming.InvalidError{Fault: naming.FaultOther, Field: "serviceName", Text: unknown}
 	}
-	return s.registry.UpdateCluster(q.Context(), svc, name, c)
+	return err
 }

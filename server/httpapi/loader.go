@@ -232,7 +232,9 @@ func (s *Server) balance(q *request) error {
 	slices.SortFunc(h.nodes, func(a, b naming.NodeState) int { return a.Connections - b.Connections })
 	room := make([]int, len(h.nodes))
 	for n, node := range h.nodes {
-		room[n] = int(h.average) - node.Connections
+		if !node.Draining { // whose clients go elsewhere
+			room[n] = int(h.average) - node.Connections
+		}
 	}
 	for _, node := range slices.Backward(h.nodes) {
 		has := node.Connections

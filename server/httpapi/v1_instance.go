@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -173,15 +174,15 @@ func (s *Server) patchV1(q *request) (answer, error) {
 	return okText(), s.patch(q, svc, k, change)
 }
 
-// patch changes an instance that must exist, with the detail's error if not.
+// patch changes an instance; the error for one that there is not is that of the detail.
 func (s *Server) patch(q *request, svc naming.ServiceKey, k naming.InstanceKey, c naming.Change) error {
-	if err := s.registry.AwaitConsistent(q.Context()); err != nil {
-		return err
+	err := s.registry.ChangeInstance(q.Context(), svc, k, c)
+	if invalid := (*naming.InvalidError)(nil); errors.As(err, &invalid) && (invalid.Fault == naming.FaultServiceUnknown || invalid.Fault == naming.FaultInstanceUnknown) {
+		if _, unknown := s.registry.Instance(svc, k); unknown != nil {
+			return unknown
+		}
 	}
-	if _, err := s.registry.Instance(svc, k); err != nil {
-		return err
-	}
-	return s.registry.ChangeInstance(q.Context(), svc, k, c)
+	return err
 }
 
 // change reads what a patch gives.
