@@ -28,6 +28,7 @@ type Client struct {
 	failover *failover    // nil: none
 	pickers  pickers
 	once     sync.Once
+	wg       sync.WaitGroup  // of Close, which waits for a bounded time
 	closing  context.Context // ends when Close begins
 	end      context.CancelFunc
 	closeErr error
@@ -162,7 +163,7 @@ func (c *Client) shut() error {
 		errs = append(errs, fmt.Errorf("deregister: %w", err))
 	}
 	doneCh := make(chan struct{})
-	go func() {
+	c.wg.Go(func() {
 		defer close(doneCh)
 		c.connect.close()
 		c.keep.close()
@@ -177,7 +178,7 @@ func (c *Client) shut() error {
 		c.deliver.close()
 		c.web.close()
 		c.metrics.unregister()
-	}()
+	})
 	timer := time.NewTimer(c.cfg.CloseTimeout / 2)
 	defer timer.Stop()
 	select {

@@ -139,6 +139,32 @@ func TestMisbehaviour_ServerThatDropsConnections(t *testing.T) {
 	require.NoError(t, c.Register(bounded(t), svc("s"), host(1)))
 }
 
+// Servers before 2.3 acknowledge no setup and have no abilities: the client waits a
+// moment, and goes to HTTP for persistent instances.
+func TestClient_ServersWithoutAbilities(t *testing.T) {
+	node := clienttest.Start(t)
+	node.Rewrite(func(typ string, body []byte) (string, []byte) {
+		if typ == wire.TypeServerCheckAnswer {
+			body = []byte(strings.Replace(string(body), `,"supportAbilityNegotiation":true`, "", 1))
+		}
+		return typ, body // the acknowledgement comes all the same, unasked
+	})
+	c := dial(t, config(t, node))
+	w := subscribed(t, c, svc("s"), naming.Filter{})
+	require.NoError(t, c.Register(bounded(t), svc("s"), host(1)))
+	w.await(host(1))
+	p := host(2)
+	p.Ephemeral = false
+	require.NoError(t, c.Register(bounded(t), svc("ledger"), p))
+	require.Zero(t, node.Calls(wire.TypePersistentInstance))
+	list, err := c.Instances(bounded(t), svc("ledger"), naming.Filter{})
+	require.NoError(t, err)
+	require.Len(t, list.Instances, 1)
+	require.NoError(t, c.Deregister(bounded(t), svc("ledger"), p))
+	_, err = c.Watch(bounded(t), "", "*", func(client.ServicesChange) {})
+	require.ErrorIs(t, err, client.ErrUnsupported)
+}
+
 func TestClient_TLS(t *testing.T) {
 	web := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
 	t.Cleanup(web.Close)
