@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,6 +61,9 @@ func WithTLS(cfg *tls.Config) Option {
 // readyTimeout bounds the start of a node.
 const readyTimeout = 20 * time.Second
 
+// portTries is how often ports are looked for.
+const portTries = 100
+
 // grpcOffset is the distance of the two ports that clients know (grpc.md 1.3).
 const grpcOffset = 1000
 
@@ -85,7 +90,7 @@ func Start(t testing.TB, options ...Option) *Node {
 
 // listenPair listens on two ports at the distance that clients expect.
 func listenPair() (web, calls net.Listener, err error) {
-	for range 100 {
+	for range portTries {
 		port := 21000 + rand.IntN(9000)
 		ctx, config := context.Background(), net.ListenConfig{}
 		if web, err = config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err != nil {
@@ -164,6 +169,9 @@ func (n *Node) Restart(t testing.TB) {
 	t.Helper()
 	n.Stop(t)
 	node, err := server.New(n.cfg, "clienttest", n.log)
+	for tries := 1; err != nil && tries < portTries && errors.Is(err, syscall.EADDRINUSE); tries++ {
+		node, err = server.New(n.cfg, "clienttest", n.log) // a port that is free for TCP may be taken for UDP
+	}
 	require.NoError(t, err)
 	if err := node.Start(); err != nil {
 		require.NoError(t, node.Close())
