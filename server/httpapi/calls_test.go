@@ -67,12 +67,12 @@ func TestCalls(t *testing.T) {
 		},
 		"patch": {
 			"PATCH /nacos/v1/ns/instance", "serviceName=s&ip=10.0.0.1&port=80&weight=3",
-			[]string{"AwaitConsistent", `ChangeInstance public##DEFAULT_GROUP@@s {DEFAULT 10.0.0.1 80} w=3`},
+			[]string{`ChangeInstance public##DEFAULT_GROUP@@s {DEFAULT 10.0.0.1 80} w=3`},
 			"ok",
 		},
 		"patch of all": {
 			"PATCH /nacos/v1/ns/instance", "serviceName=s&ip=10.0.0.1&port=80&enabled=off&metadata=null&weight=1",
-			[]string{"AwaitConsistent", `ChangeInstance public##DEFAULT_GROUP@@s {DEFAULT 10.0.0.1 80} w=1 enabled=false map[]`},
+			[]string{`ChangeInstance public##DEFAULT_GROUP@@s {DEFAULT 10.0.0.1 80} w=1 enabled=false map[]`},
 			"ok",
 		},
 		"detail": {
@@ -167,7 +167,7 @@ func TestCalls(t *testing.T) {
 		},
 		"v2 patch": {
 			"PATCH /nacos/v2/ns/instance", "serviceName=g@@s&ip=10.0.0.2&port=80&cluster=c&weight=2&enabled=true&metadata=k=v",
-			[]string{"AwaitConsistent", "ChangeInstance public##g@@s {c 10.0.0.2 80} w=2 enabled=true map[k:v]"},
+			[]string{"ChangeInstance public##g@@s {c 10.0.0.2 80} w=2 enabled=true map[k:v]"},
 			"ok",
 		},
 		"v2 detail": {
