@@ -80,6 +80,8 @@
 //
 // # Decisions
 //
+//   - The stores are named in two files, not in node.go alone: node.go wires a node to
+//     itself, link.go to the other nodes.
 //   - Everything that happens at a time goes through one timer structure with
 //     slots of a tenth of a second. Heartbeats refresh a time and are looked at when
 //     their slot comes; nothing scans all instances.
