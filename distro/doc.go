@@ -94,7 +94,9 @@
 // is and without a notice. A client that comes back to another node takes its address
 // over there: of one address the newest version is shown, and where that looks the
 // same nobody is told. The node that takes it removes the orphan of that address, in
-// a batch that also has what is shown instead. What nobody has taken after the grace
+// a batch that also has what is shown instead. So does the deletion that follows from a
+// lost connection, once the client is elsewhere: a node that does not hear that one
+// learns of both. What nobody has taken after the grace
 // is removed: 30 s when the node left or was restarted, or when two nodes were
 // refused by its port; 3 min when it only does not answer. An heir does that, chosen
 // for each datum among those that are alive by rendezvous hashing, while it is in

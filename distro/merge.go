@@ -288,7 +288,14 @@ func (c *core) withdraw(e *entry, now uint64, inferred bool) {
 			return
 		}
 	}
-	c.write(e, keyOnly(e.instance), value{time: now, tombstone: true, inferred: inferred})
+	// A client that came to another node after its connection here was lost: who cannot
+	// hear that node is to show what it has there all the same.
+	moved := false
+	if inferred && !isAddress(e.publisher) {
+		w := c.shown(e)
+		moved = w != nil && w != e
+	}
+	c.write(e, keyOnly(e.instance), value{time: now, tombstone: true, inferred: inferred, moved: moved})
 	if !inferred {
 		c.claim(e, registered)
 	}

@@ -85,4 +85,6 @@
 //	between the removal of a former registration and the news of    TestLife_GrowsToFiveAndShrinks
 //	the new one, a third node showed neither
 //	writes through a node that had left Raft waited for ever        TestLife_LeavesForGoodAndComesBack
+//	clients that moved between two nodes were gone at a third one   TestChaos (a node cut one way while
+//	that did not hear the node that they went to                    clients are spread), TestCore_WhoMoves
 package integration
