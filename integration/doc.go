@@ -87,4 +87,6 @@
 //	writes through a node that had left Raft waited for ever        TestLife_LeavesForGoodAndComesBack
 //	clients that moved between two nodes were gone at a third one   TestChaos (a node cut one way while
 //	that did not hear the node that they went to                    clients are spread), TestCore_WhoMoves
+//	clients that an isolated node had sent to another one were     TestChaos (a node isolated while clients
+//	gone there after ten seconds                                    are spread), TestMoving_NobodyIsGone
 package integration

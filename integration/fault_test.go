@@ -216,7 +216,7 @@ func TestFault_FullDisk(t *testing.T) {
 		return s.ReadOnly != ""
 	}, 60*time.Second, 100*time.Millisecond, "the node does not say that its disk is full")
 	t.Logf("n4 says: %s", state(t, full, "").ReadOnly)
-	require.NoError(t, c.Nodes[0].keep(1), "the others go on")
+	require.Eventually(t, func() bool { return c.Nodes[0].keep(1) == nil }, 10*time.Second, 20*time.Millisecond, "the others go on")
 	f.Publish("full", 9, full)
 	f.Complete(t, 10*time.Second, c.Nodes...)
 	require.True(t, full.Ready())

@@ -74,6 +74,12 @@ func (r *Registry) lookAtMoving(now time.Time) {
 			if !seen && a.back.IsZero() {
 				a.back = now
 			}
+			if seen && !r.nodes.calm() { // it may be on a node that is not heard
+				if soon := now.Add(spreadTime); a.end.Before(soon) {
+					a.end = soon
+				}
+				continue
+			}
 			switch {
 			case a.back.IsZero() && (now.Before(a.end) || r.stopping.Load()): // who is not back in time, the other nodes decide about
 				continue

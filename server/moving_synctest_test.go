@@ -52,6 +52,21 @@ func TestMoving_BackElsewhereAndGone(t *testing.T) {
 	})
 }
 
+// Whoever was asked to go may be on a node that this one does not hear.
+func TestMoving_NobodyIsGoneWhileNodesAreMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		heard := false
+		f.nodes.mayExpire = func() bool { return heard }
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
+		pass(time.Minute)
+		require.Equal(t, []string{"10.0.0.1"}, f.hosts(service("a")))
+		heard = true
+		pass(2 * time.Second)
+		require.Empty(t, f.hosts(service("a")))
+	})
+}
+
 func TestMoving_BatchIsBackAsAWhole(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
 		require.NoError(t, f.RegisterBatch(t.Context(), service("a"), "conn1", []*naming.Instance{host("10.0.0.1"), host("10.0.0.2")}))
