@@ -206,13 +206,18 @@ func (n *Node) connect(l *link, store *raftstore.Store, version string, metrics 
 // counts as in contact with it.
 const contactTime = 2 * time.Second
 
-// configureDistro gives the ephemeral store its nodes and its functions.
-func (l *link) configureDistro(cfg *distro.Config, persistent *raftstore.Store) {
-	cfg.Members = l.members
-	cfg.InContact = func() bool {
+// led tells whether the store is in contact with a leader.
+func led(persistent *raftstore.Store) func() bool {
+	return func() bool {
 		st := persistent.State()
 		return st.LeaderName != "" && st.LastContact >= 0 && st.LastContact < contactTime
 	}
+}
+
+// configureDistro gives the ephemeral store its nodes and its functions.
+func (l *link) configureDistro(cfg *distro.Config, persistent *raftstore.Store) {
+	cfg.Members = l.members
+	cfg.InContact = led(persistent)
 	cfg.Live = func(svc naming.ServiceKey, publisher string) bool { return l.registry.beats.live(svc, publisher) }
 	cfg.Took = func(svc naming.ServiceKey, publisher string, i *naming.Instance) {
 		l.registry.beats.took(svc, publisher, i)
@@ -233,6 +238,7 @@ func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distr
 		// A node that is taken to be alive, but does not answer, may hear clients and
 		// be unable to say so.
 		mayExpire: func() bool { return l.roster.reached() && ephemeral.MayExpire() },
+		led:       led(persistent),
 		await: func(ctx context.Context, m *wire.ChangeReply) error {
 			return ephemeral.Await(ctx, distro.Mark{Node: m.GetNode(), Boot: m.GetBoot(), Seq: m.GetSeq()})
 		},

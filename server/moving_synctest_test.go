@@ -81,6 +81,28 @@ func TestMoving_BatchIsBackAsAWhole(t *testing.T) {
 	})
 }
 
+// So may whoever left by itself, when this node is the one that is cut off.
+func TestMoving_CutOffNode(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fixture) {
+		heard, led := false, true
+		f.nodes.mayExpire = func() bool { return heard }
+		f.nodes.led = func() bool { return led }
+		for _, conn := range []string{"conn1", "conn2"} {
+			require.NoError(t, f.Register(t.Context(), service("a"), conn, host("10.0.0."+conn[4:])))
+		}
+		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, false)
+		pass(time.Second)
+		require.Equal(t, []string{"10.0.0.2"}, f.hosts(service("a")), "most nodes are here: the client is not on another one")
+		led = false
+		f.ConnectionLost("conn2", []naming.ServiceKey{service("a")}, false)
+		pass(time.Hour)
+		require.Equal(t, []string{"10.0.0.2"}, f.hosts(service("a")))
+		heard, led = true, true
+		pass(2 * time.Second)
+		require.Empty(t, f.hosts(service("a")))
+	})
+}
+
 // While a node is drained, every connection that ends counts as one that moves.
 func TestMoving_DrainedNode(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {

@@ -21,6 +21,9 @@ type ownership struct {
 	owner func(publisher string) (node string, self bool)
 	// mayExpire tells whether this node may take clients to be silent now.
 	mayExpire func() bool
+	// led tells whether this node is in contact with a leader, so on the side of most
+	// nodes.
+	led func() bool
 	// await returns when this node shows what the mark stands for.
 	await func(ctx context.Context, mark *wire.ChangeReply) error
 	ask   func(ctx context.Context, node, method string, request, reply proto.Message) error
@@ -50,6 +53,9 @@ func (o *ownership) mine(publisher string) bool {
 }
 
 func (o *ownership) calm() bool { return o.mayExpire == nil || o.mayExpire() }
+
+// cutOff tells whether this node is likely to be what is cut off from the others.
+func (o *ownership) cutOff() bool { return !o.calm() && o.led != nil && !o.led() }
 
 // changeReply is the answer of an owner to a change.
 type changeReply interface {

@@ -345,7 +345,11 @@ func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey
 	r.lingering.set(publisher, true)
 	r.timers.at(time.Now().Add(r.cfg.Linger), taskFunc(func(time.Time) {
 		r.lingering.set(publisher, false)
-		if r.stopping.Load() {
+		switch {
+		case r.stopping.Load():
+			return
+		case r.nodes.cutOff(): // the client may have gone where this node hears nothing from
+			r.moving.add(r, publisher, services)
 			return
 		}
 		for _, svc := range services {
