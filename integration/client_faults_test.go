@@ -164,7 +164,7 @@ func (c *crowd) works() {
 	svc := c.services[crowdSize/2]
 	count := func(want int) {
 		c.t.Helper()
-		eventually(c.t, soon, func() error {
+		eventually(c.t, 2*soon, func() error { // what goes right after a reconnect shows late, see Hold
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if got := len(c.seen[svc.Name]); got != want {
