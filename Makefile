@@ -87,9 +87,9 @@ test: ## all tests that need no special rights, both modules
 # One package at a time: the race detector slows nodes down so much that several
 # clusters at once miss the times within which Raft's leaders must be heard.
 .PHONY: race
-race: ## the same under the race detector, the processes that integration starts too
+race: ## the same under the race detector, the processes that integration starts too, without the recordings
 	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
-	cd integration && ROLLCALL_RACE=1 CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
+	cd integration && ROLLCALL_RACE=1 CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) .
 
 # Each story has several processes and hundreds of clients of its own.
 .PHONY: test-cluster
