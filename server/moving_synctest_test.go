@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,13 +56,13 @@ func TestMoving_BackElsewhereAndGone(t *testing.T) {
 // Whoever was asked to go may be on a node that this one does not hear.
 func TestMoving_NobodyIsGoneWhileNodesAreMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
-		heard := false
-		f.nodes.mayExpire = func() bool { return heard }
+		var heard atomic.Bool
+		f.nodes.mayExpire = heard.Load
 		require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
 		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, true)
 		pass(time.Minute)
 		require.Equal(t, []string{"10.0.0.1"}, f.hosts(service("a")))
-		heard = true
+		heard.Store(true)
 		pass(2 * time.Second)
 		require.Empty(t, f.hosts(service("a")))
 	})
@@ -84,20 +85,21 @@ func TestMoving_BatchIsBackAsAWhole(t *testing.T) {
 // So may whoever left by itself, when this node is the one that is cut off.
 func TestMoving_CutOffNode(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {
-		heard, led := false, true
-		f.nodes.mayExpire = func() bool { return heard }
-		f.nodes.led = func() bool { return led }
+		var heard, led atomic.Bool
+		led.Store(true)
+		f.nodes.mayExpire, f.nodes.led = heard.Load, led.Load
 		for _, conn := range []string{"conn1", "conn2"} {
 			require.NoError(t, f.Register(t.Context(), service("a"), conn, host("10.0.0."+conn[4:])))
 		}
 		f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, false)
 		pass(time.Second)
 		require.Equal(t, []string{"10.0.0.2"}, f.hosts(service("a")), "most nodes are here: the client is not on another one")
-		led = false
+		led.Store(false)
 		f.ConnectionLost("conn2", []naming.ServiceKey{service("a")}, false)
 		pass(time.Hour)
 		require.Equal(t, []string{"10.0.0.2"}, f.hosts(service("a")))
-		heard, led = true, true
+		heard.Store(true)
+		led.Store(true)
 		pass(2 * time.Second)
 		require.Empty(t, f.hosts(service("a")))
 	})
