@@ -48,7 +48,7 @@ func (f *forwarding) Delete(ctx context.Context, k consistency.Key) error {
 const (
 	forwardRetry = 20 * time.Millisecond // the pause before a write is tried again
 	// leaderPatience is how long a write that surely has not happened waits for a
-	// leader after its first try. An election takes 0.6 to 1.3 s.
+	// leader, from its beginning. An election takes 0.6 to 1.3 s.
 	leaderPatience = 2250 * time.Millisecond
 )
 
@@ -64,6 +64,7 @@ func (f *forwarding) write(ctx context.Context, local func(context.Context) erro
 		id = rand.Text()
 	}
 	ctx, request := consistency.WithRequest(ctx, id)
+	patience := time.Now().Add(leaderPatience)
 	maybe := false // a try may have been applied
 	trying := ctx
 	for {
@@ -85,7 +86,7 @@ func (f *forwarding) write(ctx context.Context, local func(context.Context) erro
 		case maybe:
 			trying = ctx
 		case trying == ctx:
-			trying, cancel = context.WithTimeout(ctx, leaderPatience)
+			trying, cancel = context.WithDeadline(ctx, patience)
 			defer cancel()
 		}
 		if again {
