@@ -95,7 +95,7 @@ race: ## the same under the race detector, the processes that integration starts
 .PHONY: test-cluster
 test-cluster: build ## the stories of several nodes, the long ones too, against the static binary
 	cd integration && ROLLCALL_TEST_CLUSTER=1 ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -parallel 4 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) \
-	  -run '^Test(Cluster|Ephemeral|Persistent|Consistent|Life|Fault|Rolling|Kubernetes)_|^TestC(099|14[0-9]|15[0-9]|16[0-9]|17[0-9])_' .
+	  -run '^Test(Cluster|Ephemeral|Persistent|Consistent|Life|Fault|Rolling|Kubernetes|Client)_|^TestC(099|14[0-9]|15[0-9]|16[0-9]|17[0-9])_' .
 
 .PHONY: test-chaos
 test-chaos: build ## faults by chance for CHAOS (10m), under clients; SEED=n repeats the choices of a run

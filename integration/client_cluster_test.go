@@ -24,7 +24,7 @@ func (c *crowd) everywhere(nodes ...*Node) {
 }
 
 func TestClient_KilledNodes(t *testing.T) {
-	t.Parallel()
+	long(t)
 	eachClientMode(t, func(t *testing.T, mode client.Mode) {
 		nodes := StartCluster(t, 3).Nodes
 		c := newClientCrowd(t, mode, nodes...)
@@ -39,7 +39,7 @@ func TestClient_KilledNodes(t *testing.T) {
 }
 
 func TestClient_RollingRestart(t *testing.T) {
-	t.Parallel()
+	long(t)
 	eachClientMode(t, func(t *testing.T, mode client.Mode) {
 		nodes := StartCluster(t, 3).Nodes
 		c := newClientCrowd(t, mode, nodes...)
@@ -53,7 +53,7 @@ func TestClient_RollingRestart(t *testing.T) {
 }
 
 func TestClient_PausedNode(t *testing.T) {
-	t.Parallel()
+	long(t)
 	eachClientMode(t, func(t *testing.T, mode client.Mode) {
 		nodes := StartCluster(t, 3).Nodes
 		c := newClientCrowd(t, mode, nodes...)
@@ -85,7 +85,7 @@ func TestClient_PausedNode(t *testing.T) {
 // The node that the provider is connected to is cut off from the other nodes and from
 // the clients, and comes back.
 func TestClient_PartitionedNode(t *testing.T) {
-	t.Parallel()
+	long(t)
 	eachClientMode(t, func(t *testing.T, mode client.Mode) {
 		network := StartNetwork(t)
 		nodes := StartCluster(t, 3, network.On()).Nodes

@@ -197,7 +197,7 @@ func eachClientMode(t *testing.T, test func(t *testing.T, mode client.Mode)) {
 }
 
 func TestClient_KilledAndRestartedServer(t *testing.T) {
-	t.Parallel()
+	long(t)
 	eachClientMode(t, func(t *testing.T, mode client.Mode) {
 		n := StartNode(t)
 		c := newClientCrowd(t, mode, n)
@@ -215,7 +215,7 @@ func TestClient_KilledAndRestartedServer(t *testing.T) {
 }
 
 func TestClient_PausedServer(t *testing.T) {
-	t.Parallel()
+	long(t)
 	eachClientMode(t, func(t *testing.T, mode client.Mode) {
 		n := StartNode(t)
 		c := newClientCrowd(t, mode, n)

@@ -123,20 +123,34 @@ func (b *beats) get(k beatKey) *beat {
 // withdraw runs the deregistration of a publisher. No change of health that is
 // under way can bring the instance back.
 func (b *beats) withdraw(k beatKey, deregister func() error) error {
-	s := b.shard(k)
-	s.mu.Lock()
-	x := s.byKey[k]
-	s.mu.Unlock()
-	if x == nil { // it does not beat
-		return deregister()
+	var err error
+	done := false
+	for {
+		s := b.shard(k)
+		s.mu.Lock()
+		x := s.byKey[k]
+		s.mu.Unlock()
+		switch {
+		case x == nil && done:
+			return err
+		case x == nil: // it does not beat, unless it is being registered: look again
+			err, done = deregister(), true
+			continue
+		}
+		x.mu.Lock()
+		if x.gone { // another one may be there
+			x.mu.Unlock()
+			continue
+		}
+		if !done {
+			err = deregister()
+		}
+		if b.instance(k) == nil {
+			x.dropLocked()
+		}
+		x.mu.Unlock()
+		return err
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	err := deregister()
-	if !x.gone && b.instance(k) == nil {
-		x.dropLocked()
-	}
-	return err
 }
 
 // dropLocked takes the beat out of the map.
