@@ -32,10 +32,6 @@ type crowd struct {
 	provider, consumer *client.Client
 	services           []naming.ServiceKey
 
-	// rest is how long it takes to look at everything while all is well: a busy machine
-	// needs more time for all.
-	rest time.Duration
-
 	mu      sync.Mutex
 	seen    map[string]map[naming.InstanceKey]bool
 	removed int
@@ -68,9 +64,7 @@ func newClientCrowd(t *testing.T, mode client.Mode, nodes ...*Node) *crowd {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	began := time.Now()
 	c.complete(soon, nodes...)
-	c.rest = time.Since(began)
 	return c
 }
 
@@ -106,7 +100,7 @@ func (c *crowd) take(change client.Change) {
 func (c *crowd) complete(d time.Duration, nodes ...*Node) {
 	c.t.Helper()
 	began := time.Now()
-	eventually(c.t, d+4*c.rest, func() error {
+	eventually(c.t, d, func() error {
 		err := errIncomplete
 		for _, n := range nodes {
 			if err = c.at(n); err == nil {
