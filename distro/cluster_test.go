@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"rollcall/consistency"
@@ -276,6 +277,53 @@ func TestCluster_WhoDiesWithItsNodeIsRemovedAfterTheGrace(t *testing.T) {
 	contact.Store(true)
 	agreeOn(t, 20, all[:2]...)
 	require.EqualValues(t, 10, all[0].State().Removed+all[1].State().Removed)
+}
+
+func TestCluster_OperatorsSeeWhoAgreesAndWhoIsBehind(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	_, all, _ := watched(t, func(cfg *Config) {
+		short(cfg)
+		if cfg.Node == "n1" {
+			cfg.Metrics = reg
+		}
+	})
+	n2 := all[1].State()
+	var boot uint64
+	for _, o := range n2.Owners {
+		if o.Node == "n2" {
+			boot = o.Boot
+		}
+	}
+	own := all[1].Buckets("n2", boot)
+	require.Len(t, own, bucketCount)
+	require.Equal(t, own, all[0].Buckets("n2", boot))
+	require.Nil(t, all[0].Buckets("n2", boot+1))
+	var root uint64
+	for _, digest := range own {
+		root ^= digest
+	}
+	require.NotZero(t, root)
+	require.Contains(t, n2.Owners, OwnerState{Node: "n2", Boot: boot, Instances: 10, Root: root})
+
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	peers := make(map[string][]string)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				peers[f.GetName()] = append(peers[f.GetName()], l.GetName()+"="+l.GetValue())
+			}
+		}
+	}
+	both := []string{"peer=n2", "peer=n3"}
+	require.Equal(t, map[string][]string{
+		"rollcall_distro_queue": both, "rollcall_distro_lag_seconds": both, "rollcall_distro_unconfirmed": both,
+	}, peers)
+	require.NoError(t, all[0].Close())
+	left, err := reg.Gather()
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // orphans returns what the node holds of an owner that is gone.

@@ -20,6 +20,15 @@ type owned struct {
 	orphan  // what is known of its death
 }
 
+// digests returns those of all buckets.
+func (o *owned) digests() []uint64 {
+	digests := make([]uint64, bucketCount)
+	for n := range o.buckets {
+		digests[n] = o.buckets[n].digest
+	}
+	return digests
+}
+
 // bucket is one part of an owner's datums. Its digest is the XOR of one number for
 // each datum, so that it is kept current at each change.
 type bucket struct {
@@ -178,12 +187,8 @@ func (c *core) judge(p *peer, o *owned, differs bool) {
 	}
 	delete(p.differs, o.origin)
 	o.compared, o.comparedWith = c.now, p.name
-	digests := make([]uint64, bucketCount)
-	for n := range o.buckets {
-		digests[n] = o.buckets[n].digest
-	}
 	c.repairs++
-	c.send(p, encodeCompare(o.origin, digests))
+	c.send(p, encodeCompare(o.origin, o.digests()))
 }
 
 // compareAgain is how long the answer to a comparison is waited for.

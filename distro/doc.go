@@ -96,12 +96,13 @@
 // same nobody is told. The node that takes it removes the orphan of that address, in
 // a batch that also has what is shown instead. So does the deletion that follows from a
 // lost connection, once the client is elsewhere: a node that does not hear that one
-// learns of both. What nobody has taken after the grace
-// is removed: 30 s when the node left or was restarted, or when two nodes were
-// refused by its port; 3 min when it only does not answer. An heir does that, chosen
-// for each datum among those that are alive by rendezvous hashing, while it is in
-// contact with a Raft leader, and all heirs together take 5 % of a service in a
-// second. Of what silent nodes own nothing is removed for 10 min if it is more than
+// learns of both. What nobody has taken is removed
+// over the last tenth of the grace: 30 s when the node left or was restarted, or when
+// two nodes were refused by its port; 3 min when it only does not answer. An heir does
+// that, chosen for each datum among those that are alive by rendezvous hashing, while
+// it is in contact with a Raft leader; the hash of a datum is its place in that time,
+// so that a service shrinks evenly, and from the moment that it may, should that be
+// later. (A share of 5 % of a service in a second, as once, left it 20 s longer.) Of what silent nodes own nothing is removed for 10 min if it is more than
 // 30 % of all, and more than one and a half times the even part of one node: a node
 // of three has 33 %. Datums of clients over HTTP are no orphans; their next owner
 // writes them anew, at the next larger version, when the one that wrote them has been

@@ -30,8 +30,6 @@ type serviceRef struct {
 	meta    map[string]string // the last that came, which the next one may share
 	entries int
 	live    int
-
-	removal // of orphans
 }
 
 // hybridClock is a hybrid logical clock that is told the time; compare

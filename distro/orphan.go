@@ -33,6 +33,7 @@ func (l lost) String() string {
 type orphan struct {
 	since    time.Time // zero while the owner is there
 	deadline time.Time
+	removing time.Time // since when its datums are removed, zero while they are not
 	why      lost
 	votes    map[string]bool // the nodes that were refused by its port
 	swept    int             // the next bucket to sweep
@@ -43,21 +44,15 @@ type orphan struct {
 
 func (o *orphan) gone() bool { return !o.since.IsZero() }
 
-// removal is the pace at which orphans of a service are removed.
-type removal struct {
-	base int       // live entries when it began
-	next time.Time // when the next one may be removed
-}
-
 // maxBuried bounds the owners that are remembered to be gone for good.
 const maxBuried = 1 << 14
 
 // adoptionsPerTick bounds what a tick takes over of publishers over HTTP.
 const adoptionsPerTick = 200
 
-// Shares of a service or of everything.
+// Shares of a time or of everything.
 const (
-	removalShare = 0.05 // of a service that all nodes together remove in a second
+	removalShare = 0.1  // of the grace, its last part, over which removals are spread
 	massShare    = 0.30 // orphans of silent nodes among all instances, beyond which none is removed
 	massFactor   = 1.5  // how much more than its part one node may own
 )
@@ -92,11 +87,7 @@ func (c *core) assess(o *owned) {
 	case p != nil && p.boot == o.boot:
 		why = p.lost
 	}
-	grace := c.cfg.Grace
-	if why == silent {
-		grace = c.cfg.GraceSilent
-	}
-	switch end := c.now.Add(grace); {
+	switch end := c.now.Add(c.grace(why)); {
 	case o.since.IsZero():
 		o.since, o.deadline, o.why = c.now, end, why
 	case o.why == silent && why != silent:
@@ -105,6 +96,14 @@ func (c *core) assess(o *owned) {
 			o.deadline = end
 		}
 	}
+}
+
+// grace returns how long what an owner that is gone had stays at most.
+func (c *core) grace(why lost) time.Duration {
+	if why == silent {
+		return c.cfg.GraceSilent
+	}
+	return c.cfg.Grace
 }
 
 // refusal notes that a node was refused by the port of one that is gone. One node
@@ -147,7 +146,15 @@ func (c *core) sweep() {
 			continue
 		}
 		spared := mass && o.why == silent && c.now.Sub(o.since) < c.cfg.MassWait
-		expired := calm && c.now.After(o.deadline) && !spared
+		over := time.Duration(float64(c.grace(o.why)) * removalShare)
+		switch {
+		case !calm, spared, c.now.Before(o.deadline.Add(-over)):
+			o.removing = time.Time{}
+		case o.removing.IsZero():
+			o.removing = c.now
+		}
+		expired := !o.removing.IsZero()
+		part := float64(c.now.Sub(o.removing)) / float64(over)
 		age := c.now.Sub(o.since)
 		adopt := age > c.cfg.MassWait || o.why != silent && age > c.cfg.Grace
 		if o.live == 0 || !expired && !adopt {
@@ -158,7 +165,7 @@ func (c *core) sweep() {
 			for e := o.buckets[o.swept].first; e != nil; e = next {
 				next = e.down
 				steps++
-				c.sweepOne(e, expired, adopt)
+				c.sweepOne(e, expired && position(e) <= part, adopt)
 			}
 			if o.swept++; o.swept == bucketCount {
 				o.swept = 0
@@ -178,25 +185,15 @@ func (c *core) sweepOne(e *entry, expired, adopt bool) {
 		}
 		return
 	}
-	// One whose client is back elsewhere is not shown: its end is not seen.
-	if expired && c.heir(e) && (c.shown(e) != e || e.service.mayRemove(c.now, len(c.heirs))) {
+	if expired && c.heir(e) {
 		c.bury(e, c.shown(e) != e)
 		c.removed++
 	}
 }
 
-// mayRemove keeps the pace at which a service loses orphans; all heirs together
-// keep to removalShare.
-func (r *serviceRef) mayRemove(now time.Time, heirs int) bool {
-	if now.Sub(r.next) > time.Minute {
-		r.base, r.next = r.live, now
-	}
-	if now.Before(r.next) {
-		return false
-	}
-	r.next = r.next.Add(time.Duration(float64(heirs) / (removalShare * float64(max(r.base, 1))) * float64(time.Second)))
-	return true
-}
+// position returns where a datum stands among those to be removed, in [0, 1): it
+// spreads those of each service evenly.
+func position(e *entry) float64 { return float64(e.hash>>32) / (1 << 32) }
 
 // mass tells whether so much is orphaned by silence that a fault of the network is
 // likelier than the death of the clients: more than one node's part of it.

@@ -28,7 +28,21 @@ type OwnerState struct {
 	Instances int
 	Root      uint64    // digest of the instances and their versions
 	Gone      string    // empty, or why the owner is: left, restarted, refused or silent
-	Deadline  time.Time // when the instances of connections begin to be removed; zero unless Gone
+	Deadline  time.Time // when the instances of connections have been removed; zero unless Gone
+}
+
+// Buckets returns the digests of the buckets that this node holds of a run of a node,
+// nil of one that it knows nothing of.
+func (s *Store) Buckets(node string, boot uint64) []uint64 {
+	if s.core == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.core.owners[origin{node, boot}]; o != nil {
+		return o.digests()
+	}
+	return nil
 }
 
 // PeerState is how far one peer is.
@@ -52,59 +66,81 @@ func (s *Store) State() State {
 	return s.core.state(s.now(), ready)
 }
 
-// storeMetrics counts what the store does.
+// storeMetrics tells what the store does.
 type storeMetrics struct {
+	store     *Store
 	malformed prometheus.Counter
-	funcs     []prometheus.Collector
+
+	queue, lag, unconfirmed                                  *prometheus.Desc
+	orphans, tombstones, repairs, repaired, removed, dropped *prometheus.Desc
 }
 
 func newStoreMetrics(s *Store, reg prometheus.Registerer) *storeMetrics {
-	x := &storeMetrics{malformed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_distro_malformed_total", Help: "Messages of other nodes that could not be read.",
-	})}
-	x.funcs = append(x.funcs, x.malformed)
-	gauge := func(name, help string, of func(State) float64) {
-		x.funcs = append(x.funcs, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return of(s.State()) }))
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("rollcall_distro_"+name, help, labels, nil)
 	}
-	counter := func(name, help string, of func(State) float64) {
-		x.funcs = append(x.funcs, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return of(s.State()) }))
+	x := &storeMetrics{
+		store: s,
+		malformed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_distro_malformed_total", Help: "Messages of other nodes that could not be read.",
+		}),
+		queue:       desc("queue", "Changes that wait to be sent to a node that is alive.", "peer"),
+		lag:         desc("lag_seconds", "Time that the oldest change for a node has waited to be sent.", "peer"),
+		unconfirmed: desc("unconfirmed", "Changes of this node that another one has not confirmed.", "peer"),
+		orphans:     desc("orphans", "Instances whose owner is gone."),
+		tombstones:  desc("tombstones", "Deletions that are remembered."),
+		repairs:     desc("repairs_total", "Differences to other nodes that were looked into."),
+		repaired:    desc("repaired_total", "Instances removed because their owner no longer had them."),
+		removed:     desc("removed_orphans_total", "Orphans that this node removed."),
+		dropped:     desc("dropped_total", "Messages of and to other nodes that did not fit."),
 	}
-	gauge("rollcall_distro_queue", "Changes that wait to be sent, of the peer with the most.", func(st State) (most float64) {
-		for _, p := range st.Peers {
-			most = max(most, float64(p.Queue))
-		}
-		return most
-	})
-	gauge("rollcall_distro_lag_seconds", "Time that the oldest change has waited to be sent.", func(st State) (most float64) {
-		for _, p := range st.Peers {
-			most = max(most, p.Lag.Seconds())
-		}
-		return most
-	})
-	gauge("rollcall_distro_orphans", "Instances whose owner is gone.", func(st State) (n float64) {
-		for _, o := range st.Owners {
-			if o.Gone != "" {
-				n += float64(o.Instances)
-			}
-		}
-		return n
-	})
-	gauge("rollcall_distro_tombstones", "Deletions that are remembered.", func(st State) float64 { return float64(st.Tombstones) })
-	counter("rollcall_distro_repairs_total", "Differences to other nodes that were looked into.", func(st State) float64 { return float64(st.Repairs) })
-	counter("rollcall_distro_removed_orphans_total", "Orphans that this node removed.", func(st State) float64 { return float64(st.Removed) })
-	counter("rollcall_distro_dropped_total", "Messages of and to other nodes that did not fit.", func(st State) float64 {
-		return float64(st.Dropped + s.inbox.dropped.Load())
-	})
 	if reg != nil {
-		reg.MustRegister(x.funcs...)
+		reg.MustRegister(x)
 	}
 	return x
 }
 
 func (x *storeMetrics) unregister(reg prometheus.Registerer) {
 	if x != nil && reg != nil {
-		for _, c := range x.funcs {
-			reg.Unregister(c)
+		reg.Unregister(x)
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (x *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		x.malformed.Desc(), x.queue, x.lag, x.unconfirmed,
+		x.orphans, x.tombstones, x.repairs, x.repaired, x.removed, x.dropped,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (x *storeMetrics) Collect(ch chan<- prometheus.Metric) {
+	st := x.store.State()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
+	}
+	for _, p := range st.Peers {
+		gauge(x.queue, float64(p.Queue), p.Node)
+		gauge(x.lag, p.Lag.Seconds(), p.Node)
+		gauge(x.unconfirmed, float64(p.Behind), p.Node)
+	}
+	orphans := 0
+	for _, o := range st.Owners {
+		if o.Gone != "" {
+			orphans += o.Instances
 		}
 	}
+	gauge(x.orphans, float64(orphans))
+	gauge(x.tombstones, float64(st.Tombstones))
+	counter(x.repairs, st.Repairs)
+	counter(x.repaired, st.Repaired)
+	counter(x.removed, st.Removed)
+	counter(x.dropped, st.Dropped+x.store.inbox.dropped.Load())
+	ch <- x.malformed
 }

@@ -50,12 +50,26 @@ type NodeState struct {
 	Draining    bool   `json:"draining"`    // its clients go elsewhere
 	Connections int    `json:"connections"` // of clients over gRPC
 	Instances   int    `json:"instances"`   // ephemeral ones that it holds
-	Differs     int    `json:"differs"`     // nodes whose ephemeral instances it holds otherwise than they do; 0 at rest
+	// Whether it agrees with the others about ephemeral instances: how many nodes'
+	// instances it holds otherwise than they do, and in how many buckets of 1,024 for
+	// each of them. 0 at rest.
+	Differs          int       `json:"differs"`
+	DifferingBuckets int       `json:"differingBuckets"`
+	Holds            []Holding `json:"holds,omitempty"` // by node and start, sorted
 
 	RaftAddress string  `json:"raftAddress,omitempty"` // empty: unknown
 	Leader      string  `json:"leader,omitempty"`      // name of the node that leads, as this one knows it
 	Load        float64 `json:"load"`                  // average of a minute
 	CPU         float64 `json:"cpu"`                   // used share of all processors
+}
+
+// Holding is what a node holds of the ephemeral instances of one start of a node. Two
+// nodes hold the same when their digests are equal.
+type Holding struct {
+	Node      string `json:"node"`
+	Instances int    `json:"instances"`
+	Digest    string `json:"digest"`         // 16 hexadecimal digits
+	Gone      string `json:"gone,omitempty"` // why that node is: left, restarted, refused or silent
 }
 
 // Search selects services by parts of their names. Texts are taken literally and

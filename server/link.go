@@ -232,7 +232,7 @@ func (l *link) configureDistro(cfg *distro.Config, persistent *raftstore.Store) 
 }
 
 // serveNodes answers the other nodes, and passes to them what is theirs.
-func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distro.Store, state func() *wire.StateReply) error {
+func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distro.Store, state func(buckets bool) *wire.StateReply) error {
 	*n.registry.nodes = ownership{
 		owner: ephemeral.Owner, ask: l.peers.ask,
 		// A node that is taken to be alive, but does not answer, may hear clients and
@@ -290,11 +290,16 @@ func (l *link) forwarding(store *raftstore.Store) *forwarding {
 	}
 }
 
-// state is what this node tells the others of itself.
-func (n *Node) state(s raftstore.State, e distro.State, version string) *wire.StateReply {
-	holdings := make([]*wire.Holding, len(e.Owners))
-	for k, o := range e.Owners {
+// state is what this node tells the others of itself, with the digests of buckets or
+// without.
+func (n *Node) state(s raftstore.State, ephemeral *distro.Store, buckets bool, version string) *wire.StateReply {
+	owners := ephemeral.State().Owners
+	holdings := make([]*wire.Holding, len(owners))
+	for k, o := range owners {
 		holdings[k] = &wire.Holding{Node: o.Node, Boot: o.Boot, Instances: int64(o.Instances), Root: o.Root, Gone: o.Gone}
+		if buckets {
+			holdings[k].Buckets = ephemeral.Buckets(o.Node, o.Boot)
+		}
 	}
 	return &wire.StateReply{
 		Holdings: holdings, Ready: n.registry.Wanted() == nil, Connections: int32(n.registry.staying()),
@@ -313,7 +318,6 @@ func errorText(err error) string {
 
 // nodes tells what this node knows of all nodes, sorted by name.
 func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.NodeState {
-	states := []*wire.StateReply{own}
 	self := stateNaming(own)
 	self.RaftAddress = s.Addr
 	self.Address, self.Self, self.Alive = net.JoinHostPort(n.IP(), strconv.Itoa(n.cfg.Port)), true, true
@@ -326,7 +330,6 @@ func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.
 			}
 			o := naming.NodeState{Name: m.Name, Role: "unknown", Version: m.Version}
 			if state := l.roster.get(m.Name); state != nil {
-				states = append(states, state)
 				o = stateNaming(state)
 			}
 			o.Address, o.Alive, o.Draining = net.JoinHostPort(m.IP, strconv.Itoa(m.HTTPPort)), true, m.Draining
@@ -339,7 +342,6 @@ func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.
 			}
 		}
 	}
-	differs := differing(states)
 	var last uint64
 	for _, o := range out {
 		if o.Role == string(raftstore.RoleLeader) {
@@ -347,42 +349,11 @@ func (n *Node) nodes(l *link, s raftstore.State, own *wire.StateReply) []naming.
 		}
 	}
 	for k, o := range out {
-		out[k].Differs = differs[o.Name]
 		if o.Role != "unknown" {
 			out[k].Lag = max(last, o.AppliedIndex) - o.AppliedIndex
 		}
 	}
 	slices.SortFunc(out, func(a, b naming.NodeState) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-// differing returns, by the name of a node, of how many owners it holds something
-// else than they do.
-func differing(states []*wire.StateReply) map[string]int {
-	type run struct {
-		node string
-		boot uint64
-	}
-	said := make(map[run]*wire.Holding)
-	for _, s := range states {
-		for _, h := range s.GetHoldings() {
-			if h.GetNode() == s.GetNode() && h.GetGone() == "" {
-				said[run{h.GetNode(), h.GetBoot()}] = h
-			}
-		}
-	}
-	out := make(map[string]int)
-	for _, s := range states {
-		held := make(map[run]*wire.Holding)
-		for _, h := range s.GetHoldings() {
-			held[run{h.GetNode(), h.GetBoot()}] = h
-		}
-		for r, h := range said {
-			if held[r].GetRoot() != h.GetRoot() || held[r].GetInstances() != h.GetInstances() {
-				out[s.GetNode()]++
-			}
-		}
-	}
 	return out
 }
 

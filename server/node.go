@@ -130,7 +130,9 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	n.add("distro", ephemeral.Start, ephemeral.Close)
 
 	n.registry = newRegistry(cfg, consistency.NewRouter(ephemeral, durable), n.log.With("component", "registry"), metrics)
-	state := func() *wire.StateReply { return link.load(n.state(persistent.State(), ephemeral.State(), version)) }
+	state := func(buckets bool) *wire.StateReply {
+		return link.load(n.state(persistent.State(), ephemeral, buckets, version))
+	}
 	if cfg.clustered() {
 		link.registry = n.registry
 		if err := n.serveNodes(link, persistent, ephemeral, state); err != nil {
@@ -194,7 +196,8 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 		Metrics:              promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 		MetricNames:          func() ([]string, error) { return metricNames(metrics) },
 		Version:              version,
-		Nodes:                func() []naming.NodeState { return n.nodes(link, persistent.State(), state()) },
+		Nodes:                func() []naming.NodeState { return n.nodes(link, persistent.State(), state(false)) },
+		Compare:              func(ctx context.Context, nodes []naming.NodeState) { link.compare(ctx, nodes, state) },
 		SubscribersElsewhere: elsewhere,
 		Connections:          clients.ConnectionList,
 		Reset:                clients.Reset,

@@ -41,7 +41,7 @@ type peerService struct {
 	store    leading
 	registry *Registry
 	mark     func() *wire.ChangeReply // the changes of this node's ephemeral store so far
-	state    func() *wire.StateReply
+	state    func(buckets bool) *wire.StateReply
 	shed     func(keep int, redirect string) (int, error)
 	// subscribersHere returns who is subscribed to a service on this node.
 	subscribersHere func(naming.ServiceKey) []push.Subscription
@@ -52,7 +52,7 @@ type peerService struct {
 
 const peerServiceName = "rollcall.peer.v1.Peer"
 
-func newPeerService(l net.Listener, store leading, registry *Registry, mark func() *wire.ChangeReply, state func() *wire.StateReply, log *slog.Logger) *peerService {
+func newPeerService(l net.Listener, store leading, registry *Registry, mark func() *wire.ChangeReply, state func(buckets bool) *wire.StateReply, log *slog.Logger) *peerService {
 	s := &peerService{
 		listener: l, store: store, registry: registry, mark: mark, state: state,
 		log: log.With("component", "peer"), grpc: grpc.NewServer(grpc.WaitForHandlers(true)),
@@ -168,8 +168,8 @@ func (s *peerService) renew(_ context.Context, q *wire.RenewRequest) (proto.Mess
 	return &wire.RenewReply{}, nil
 }
 
-func (s *peerService) stateOf(context.Context, *wire.StateRequest) (proto.Message, error) {
-	return s.state(), nil
+func (s *peerService) stateOf(_ context.Context, q *wire.StateRequest) (proto.Message, error) {
+	return s.state(q.GetBuckets()), nil
 }
 
 // peerErrors pairs the errors that nodes tell each other with their codes.

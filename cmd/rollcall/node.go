@@ -111,8 +111,8 @@ func (t *tool) nodes(c *cobra.Command) ([]naming.NodeState, error) {
 func nodeTable(w io.Writer, nodes []naming.NodeState) {
 	_, _ = fmt.Fprintln(w, "NODE\tADDRESS\tALIVE\tREADY\tDRAINING\tROLE\tVOTER\tTERM\tINDEX\tLAG\tPERSISTENT\tINSTANCES\tDIFFERS\tCONNECTIONS\tVERSION")
 	for _, n := range nodes {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%t\t%t\t%t\t%s\t%t\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n",
-			n.Name, n.Address, n.Alive, n.Ready, n.Draining, n.Role, n.Voter, known(n, n.Term), known(n, n.LastIndex), known(n, n.Lag), persistence(n), n.Instances, n.Differs, n.Connections, n.Version)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%t\t%t\t%t\t%s\t%t\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n",
+			n.Name, n.Address, n.Alive, n.Ready, n.Draining, n.Role, n.Voter, known(n, n.Term), known(n, n.LastIndex), known(n, n.Lag), persistence(n), n.Instances, agreement(n), n.Connections, n.Version)
 	}
 	for _, n := range nodes {
 		for _, why := range []string{n.Refused, n.ReadOnly} {
@@ -129,6 +129,15 @@ func known(n naming.NodeState, number uint64) string {
 		return "-"
 	}
 	return strconv.FormatUint(number, 10)
+}
+
+// agreement shows of how many nodes one holds something else than they do, and in how
+// many buckets.
+func agreement(n naming.NodeState) string {
+	if n.Differs == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%d buckets)", n.Differs, n.DifferingBuckets)
 }
 
 // persistence says in a word how a node's persistent data is.
@@ -167,6 +176,13 @@ func nodeLines(w io.Writer, n naming.NodeState) {
 		}
 	}
 	line("ephemeral instances", n.Instances)
-	line("nodes that differ", n.Differs)
+	line("nodes that differ", agreement(n))
+	for _, h := range n.Holds {
+		of := fmt.Sprintf("%d instances, digest %s", h.Instances, h.Digest)
+		if h.Gone != "" {
+			of += ", it is gone: " + h.Gone
+		}
+		line("holds of "+h.Node, of)
+	}
 	line("gRPC connections", n.Connections)
 }

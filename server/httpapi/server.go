@@ -79,7 +79,9 @@ type Config struct {
 	// MetricNames returns the sorted names of the metrics.
 	MetricNames func() ([]string, error)
 	Nodes       func() []naming.NodeState
-	Backups     Backups
+	// Compare enters into Nodes' answer whether they agree about ephemeral instances.
+	Compare func(context.Context, []naming.NodeState)
+	Backups Backups
 	// RemoveNode takes a dead node out of Raft, by its name or its id.
 	RemoveNode func(ctx context.Context, node string) error
 	Life       func() (Life, error)
@@ -179,11 +181,13 @@ func (s *Server) live(begin func(Life) error) http.HandlerFunc {
 	}
 }
 
-// nodes tells what this node knows of all nodes.
-func (s *Server) nodes(w http.ResponseWriter, _ *http.Request) {
+// nodes tells what this node knows of all nodes, and whether they agree.
+func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
+	nodes := s.cfg.Nodes()
+	s.cfg.Compare(r.Context(), nodes)
 	b, err := json.Marshal(struct {
 		Nodes []naming.NodeState `json:"nodes"`
-	}{s.cfg.Nodes()})
+	}{nodes})
 	if err != nil {
 		answer{http.StatusInternalServerError, plainText, []byte(err.Error())}.write(w)
 		return

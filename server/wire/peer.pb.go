@@ -302,6 +302,7 @@ func (x *StatsReply) GetContactMs() int64 {
 // StateRequest asks what a node knows of itself.
 type StateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Buckets       bool                   `protobuf:"varint,1,opt,name=buckets,proto3" json:"buckets,omitempty"` // with the digests of the buckets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +335,13 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
 	return file_server_wire_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StateRequest) GetBuckets() bool {
+	if x != nil {
+		return x.Buckets
+	}
+	return false
 }
 
 type StateReply struct {
@@ -1561,8 +1569,9 @@ type Holding struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Boot          uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
 	Instances     int64                  `protobuf:"varint,3,opt,name=instances,proto3" json:"instances,omitempty"`
-	Root          uint64                 `protobuf:"fixed64,4,opt,name=root,proto3" json:"root,omitempty"` // digest of the instances and their versions
-	Gone          string                 `protobuf:"bytes,5,opt,name=gone,proto3" json:"gone,omitempty"`   // why the owner is, empty if it is not
+	Root          uint64                 `protobuf:"fixed64,4,opt,name=root,proto3" json:"root,omitempty"`              // digest of the instances and their versions
+	Gone          string                 `protobuf:"bytes,5,opt,name=gone,proto3" json:"gone,omitempty"`                // why the owner is, empty if it is not
+	Buckets       []uint64               `protobuf:"fixed64,6,rep,packed,name=buckets,proto3" json:"buckets,omitempty"` // their digests, if asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1630,6 +1639,13 @@ func (x *Holding) GetGone() string {
 		return x.Gone
 	}
 	return ""
+}
+
+func (x *Holding) GetBuckets() []uint64 {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
 }
 
 // RemoveRequest asks the leader to take a dead node out of Raft.
@@ -1815,8 +1831,9 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\n" +
 	"last_index\x18\x02 \x01(\x04R\tlastIndex\x12\x1d\n" +
 	"\n" +
-	"contact_ms\x18\x03 \x01(\x12R\tcontactMs\"\x0e\n" +
-	"\fStateRequest\"\xbb\x04\n" +
+	"contact_ms\x18\x03 \x01(\x12R\tcontactMs\"(\n" +
+	"\fStateRequest\x12\x18\n" +
+	"\abuckets\x18\x01 \x01(\bR\abuckets\"\xbb\x04\n" +
 	"\n" +
 	"StateReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
@@ -1913,13 +1930,14 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\aInvalid\x12\x14\n" +
 	"\x05fault\x18\x01 \x01(\x05R\x05fault\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"w\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\x91\x01\n" +
 	"\aHolding\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x1c\n" +
 	"\tinstances\x18\x03 \x01(\x03R\tinstances\x12\x12\n" +
 	"\x04root\x18\x04 \x01(\x06R\x04root\x12\x12\n" +
-	"\x04gone\x18\x05 \x01(\tR\x04gone\"#\n" +
+	"\x04gone\x18\x05 \x01(\tR\x04gone\x12\x18\n" +
+	"\abuckets\x18\x06 \x03(\x06R\abuckets\"#\n" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\r\n" +
 	"\vRemoveReply\"(\n" +
