@@ -34,6 +34,8 @@ type Config struct {
 	LogLevel  string `koanf:"log-level" doc:"debug, info, warn or error"`
 	LogFormat string `koanf:"log-format" doc:"text or json"`
 
+	Pprof string `koanf:"pprof" doc:"host:port where profiles of this process are served, /debug/pprof/; whoever reaches it sees inside: keep it on 127.0.0.1; empty: nowhere"`
+
 	BeatInterval        time.Duration `koanf:"beat-interval" doc:"time between two heartbeats that clients over HTTP are told, unless the instance states its own"`
 	CacheTime           time.Duration `koanf:"cache-time" doc:"how long clients may keep a list before they ask again (cacheMillis)"`
 	Linger              time.Duration `koanf:"linger" doc:"how long instances stay listed after their gRPC connection was lost, so that a reconnecting client is not seen to go"`
@@ -214,6 +216,9 @@ func (c Config) Validate() error {
 	}
 	if c.MetadataLimit <= 0 || c.MetadataLimit > maxMetadataLimit {
 		bad("metadata-limit is %d: it must be from 1 to %d", c.MetadataLimit, maxMetadataLimit)
+	}
+	if _, _, err := net.SplitHostPort(c.Pprof); c.Pprof != "" && err != nil {
+		bad("pprof is %q: it must be host:port, such as 127.0.0.1:6060", c.Pprof)
 	}
 	if err := c.Push.Validate(); err != nil {
 		errs = append(errs, err)

@@ -65,6 +65,7 @@ func TestConfig_Validate(t *testing.T) {
 		"setup-wait":             {func(c *Config) { c.SetupWait = -1 }, "setup-wait is -1ns"},
 		"no setup-wait":          {func(c *Config) { c.SetupWait = 0 }, ""},
 		"metadata-limit":         {func(c *Config) { c.MetadataLimit = 0 }, "metadata-limit is 0"},
+		"pprof":                  {func(c *Config) { c.Pprof = "6060" }, `pprof is "6060": it must be host:port`},
 		"push":                   {func(c *Config) { c.Push.Quiet = 0 }, "push.quiet is 0s"},
 		"push times that clash":  {func(c *Config) { c.Push.Max = c.Push.Quiet / 2 }, "push.max"},
 		"node may be left empty": {func(c *Config) { c.Node = "" }, ""},

@@ -98,6 +98,13 @@ func New(cfg Config, version string, log *slog.Logger) (n *Node, err error) {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	raftConfig.Metrics = metrics
+	if cfg.Pprof != "" {
+		p, err := newProfiles(cfg.Pprof)
+		if err != nil {
+			return n, err
+		}
+		n.add("profiles", p.start, p.close)
+	}
 	link := new(link)
 	if cfg.clustered() {
 		link.configure(&raftConfig)

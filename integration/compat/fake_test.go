@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -211,7 +212,7 @@ func (f *fake) serveRPC(_ any, stream grpc.ServerStream) error {
 		return f.refuse(stream, step)
 	}
 	if method == streamMethod {
-		return f.serveStream(stream, step.Conn)
+		return f.serveStream(stream)
 	}
 	request := new(Payload)
 	if err := stream.RecvMsg(request); err != nil {
@@ -251,7 +252,24 @@ func codeOf(name string) codes.Code {
 	return codes.Unknown
 }
 
-func (f *fake) serveStream(stream grpc.ServerStream, conn string) error {
+// connOf returns the name of the connection that a call came over. The step does not
+// tell: a stream may reach the server when the player is at a later one.
+func (f *fake) connOf(ctx context.Context) string {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	port := strconv.Itoa(from.Addr.(*net.TCPAddr).Port)
+	for _, step := range f.script.Scenario.Steps {
+		if of, ok := f.player.names.Value("tcpPort:" + step.Conn); ok && of == port {
+			return step.Conn
+		}
+	}
+	return ""
+}
+
+func (f *fake) serveStream(stream grpc.ServerStream) error {
+	conn := f.connOf(stream.Context())
 	end := make(chan struct{})
 	f.mu.Lock()
 	f.streams[conn] = fakeStream{stream, end}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -94,6 +95,9 @@ func Scenarios() []Scenario {
 		calls("persistent", "HTTP registrations of persistent instances", httpRegisterLoad("false")),
 		calls("list", "HTTP queries of a service", listLoad),
 		calls("beat", "HTTP heartbeats", beatLoad),
+		{Name: "mixed", Does: "all of these but persistent at once, best at a --rate", run: func(ctx context.Context, cfg Config) (*Result, error) {
+			return measureCalls(ctx, cfg, mixedLoad)
+		}},
 		{Name: "fanout", Does: "one change to all subscribers of a service, again and again", run: fanout},
 		{Name: "propagation", Does: "a registration at the first server to a subscriber of the last", run: propagation},
 	}
@@ -167,8 +171,14 @@ func times(what string, h *hdrhistogram.Histogram) Time {
 type load struct {
 	kind    string // grpc or http
 	answer  []byte // what one call was answered with, for the limit
-	workers []func(ctx context.Context) error
+	workers []worker
 	close   func()
+}
+
+// worker makes one call after another.
+type worker struct {
+	what string // they are, in the table of times
+	call func(ctx context.Context) error
 }
 
 // limitRounds is how often the server and the bare one take turns: what else the
@@ -224,10 +234,10 @@ type tally struct {
 	rss           int64
 
 	mu    sync.Mutex
-	times *hdrhistogram.Histogram
+	times map[string]*hdrhistogram.Histogram // by what workers did
 }
 
-func newTally() *tally { return &tally{times: histogram()} }
+func newTally() *tally { return &tally{times: make(map[string]*hdrhistogram.Histogram)} }
 
 // drive lets the workers work for the warm-up and the duration.
 func (t *tally) drive(ctx context.Context, cfg Config, l *load) error {
@@ -240,7 +250,7 @@ func (t *tally) drive(ctx context.Context, cfg Config, l *load) error {
 	working, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	var workers sync.WaitGroup
-	for n, work := range l.workers {
+	for n, w := range l.workers {
 		workers.Go(func() {
 			h := histogram()
 			due := began.Add(pace * time.Duration(n) / time.Duration(len(l.workers)))
@@ -252,7 +262,7 @@ func (t *tally) drive(ctx context.Context, cfg Config, l *load) error {
 					}
 					at, due = due, due.Add(pace)
 				}
-				err := work(working)
+				err := w.call(working)
 				if now := time.Now(); !now.Before(until) || now.Before(from) {
 					continue
 				}
@@ -266,7 +276,10 @@ func (t *tally) drive(ctx context.Context, cfg Config, l *load) error {
 			}
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.times.Merge(h)
+			if t.times[w.what] == nil {
+				t.times[w.what] = histogram()
+			}
+			t.times[w.what].Merge(h)
 		})
 	}
 	pause(working, cfg.WarmUp)
@@ -288,8 +301,10 @@ func (t *tally) result(cfg Config) *Result {
 	seconds := t.measured.Seconds()
 	r := &Result{
 		Scenario: cfg.Scenario, Servers: cfg.Servers, Calls: t.calls.Load(), Errors: t.failed.Load(), Seconds: seconds,
-		Rate: float64(t.calls.Load()) / seconds, Times: []Time{times("call", t.times)},
-		CPU: t.cpu.Seconds() / seconds, RSS: t.rss,
+		Rate: float64(t.calls.Load()) / seconds, CPU: t.cpu.Seconds() / seconds, RSS: t.rss,
+	}
+	for _, what := range slices.Sorted(maps.Keys(t.times)) {
+		r.Times = append(r.Times, times(what, t.times[what]))
 	}
 	if err := t.failure.Load(); err != nil {
 		r.Error = (*err).Error()

@@ -211,7 +211,7 @@ func grpcLoad(ctx context.Context, cfg Config, next func(c int) func(n int) *wir
 		var mu sync.Mutex
 		n := 0
 		for range cfg.Workers {
-			l.workers = append(l.workers, func(ctx context.Context) error {
+			l.add(func(ctx context.Context) error {
 				mu.Lock()
 				request := requests(n)
 				n++

@@ -148,7 +148,7 @@ func bareLoad(ctx context.Context, cfg Config, kind string) (*load, error) {
 		}
 		all = append(all, cc)
 		for range cfg.Workers {
-			l.workers = append(l.workers, func(ctx context.Context) error {
+			l.add(func(ctx context.Context) error {
 				answer := new(wire.Payload)
 				return cc.Invoke(ctx, unaryMethod, request, answer)
 			})

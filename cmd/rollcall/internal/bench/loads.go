@@ -11,6 +11,11 @@ import (
 	"rollcall/server/wire"
 )
 
+// add adds a worker.
+func (l *load) add(call func(context.Context) error) {
+	l.workers = append(l.workers, worker{"call", call})
+}
+
 // services that one connection registers in, in turns.
 const services = 10
 
@@ -117,7 +122,7 @@ func webLoad(ctx context.Context, cfg Config, method, path string, next func(c i
 	for c := range cfg.Connections {
 		params := next(c)
 		n := 0
-		l.workers = append(l.workers, func(ctx context.Context) error {
+		l.add(func(ctx context.Context) error {
 			n++
 			_, err := one(ctx, cfg.Servers[c%len(cfg.Servers)], params(n))
 			return err
@@ -165,4 +170,40 @@ func beatLoad(ctx context.Context, cfg Config) (*load, error) {
 		}
 		return func(int) url.Values { return params }
 	})
+}
+
+// mixedLoad is what a fleet does all at once. Of ten connections three look up over
+// gRPC, two change their instance, one subscribes and ends that, and four are of HTTP:
+// two that send heartbeats, one that registers and one that looks up.
+func mixedLoad(ctx context.Context, cfg Config) (*load, error) {
+	mixed := &load{close: func() {}}
+	for _, part := range []struct {
+		what    string
+		share   int
+		prepare func(context.Context, Config) (*load, error)
+	}{
+		{"query", 3, queryLoad},
+		{"register", 2, registerLoad(true)},
+		{"subscribe", 1, subscribeLoad},
+		{"beat", 2, beatLoad},
+		{"http-register", 1, httpRegisterLoad("true")},
+		{"list", 1, listLoad},
+	} {
+		own := cfg
+		own.Connections = max(1, cfg.Connections*part.share/10)
+		l, err := part.prepare(ctx, own)
+		if err != nil {
+			mixed.close()
+			return nil, fmt.Errorf("%s: %w", part.what, err)
+		}
+		for _, w := range l.workers {
+			mixed.workers = append(mixed.workers, worker{part.what, w.call})
+		}
+		rest := mixed.close
+		mixed.close = func() {
+			l.close()
+			rest()
+		}
+	}
+	return mixed, nil
 }
