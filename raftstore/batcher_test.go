@@ -46,8 +46,8 @@ func startBatcher(t *testing.T) *fakeLog {
 		if err != nil {
 			panic(err)
 		}
-		for n, op := range decoded.Operations {
-			name := op.GetDelete().GetPublisher()
+		for n, op := range decoded.operations {
+			name := op.other.GetDelete().GetPublisher()
 			e.operations = append(e.operations, name)
 			r := result{index: uint64(n)}
 			if strings.HasPrefix(name, "refused") {

@@ -30,6 +30,10 @@ const requestBytes = 16
 
 const checksumBytes = 4
 
+// operationSize is a small operation's, in bytes: how many an entry holds is estimated
+// with it.
+const operationSize = 128
+
 var (
 	errMalformed = errors.New("malformed command")
 	errNewer     = errors.New("a newer version of the program has written this, start that version")
@@ -84,20 +88,68 @@ func commandBody(b []byte) ([]byte, error) {
 	return body, nil
 }
 
-// decodeCommand returns a command; it has at least one operation.
-func decodeCommand(b []byte) (*Command, error) {
-	body, err := commandBody(b)
+// command is what a log entry holds.
+type command struct {
+	operations []operation // never empty
+	timeMs     uint64      // wall clock of the leader that made the entry
+}
+
+// operation is one write: a publication, or what other holds.
+type operation struct {
+	request     []byte
+	publication consistency.Publication
+	other       *Operation // nil: a publication
+}
+
+// decodeCommand returns a command.
+func decodeCommand(b []byte) (c command, err error) {
+	rest, err := commandBody(b)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	c := new(Command)
-	if err := proto.Unmarshal(body, c); err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	c.operations = make([]operation, 0, len(rest)/operationSize+1)
+	for len(rest) > 0 {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return c, fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(n))
+		}
+		rest = rest[n:]
+		switch {
+		case number == 1 && kind == protowire.BytesType:
+			var encoded []byte
+			if encoded, n = protowire.ConsumeBytes(rest); n < 0 {
+				break
+			}
+			op, err := decodeOperation(encoded)
+			if err != nil {
+				return c, fmt.Errorf("operation %d: %w", len(c.operations), err)
+			}
+			c.operations = append(c.operations, op)
+		case number == 2 && kind == protowire.VarintType:
+			c.timeMs, n = protowire.ConsumeVarint(rest)
+		default:
+			return c, fmt.Errorf("%w: field %d is unknown", errMalformed, number)
+		}
+		if n < 0 {
+			return c, fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(n))
+		}
+		rest = rest[n:]
 	}
-	if len(c.Operations) == 0 || len(c.Operations) > 1<<positionBits || len(c.ProtoReflect().GetUnknown()) > 0 {
-		return nil, fmt.Errorf("%w: %d operations, %d unknown bytes", errMalformed, len(c.Operations), len(c.ProtoReflect().GetUnknown()))
+	if len(c.operations) == 0 || len(c.operations) > 1<<positionBits {
+		return c, fmt.Errorf("%w: %d operations", errMalformed, len(c.operations))
 	}
 	return c, nil
+}
+
+func decodeOperation(b []byte) (operation, error) {
+	if p, request, ok := readPublication(b); ok {
+		return operation{request: request, publication: p}, nil
+	}
+	op := new(Operation)
+	if err := proto.Unmarshal(b, op); err != nil {
+		return operation{}, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return operation{request: op.GetRequest(), other: op}, nil
 }
 
 // encodeOperation encodes an operation. With the id of a request it is marked, so
@@ -179,7 +231,12 @@ func clusterOperation(id string) *Operation {
 
 // applyOperation writes an operation to the table. It depends on nothing but its
 // arguments, so every node does the same.
-func applyOperation(table *consistency.DataStore, op *Operation, v consistency.Version) error {
+func applyOperation(table *consistency.DataStore, decoded operation, v consistency.Version) error {
+	op := decoded.other
+	if op == nil {
+		table.Publish(decoded.publication, v)
+		return nil
+	}
 	switch c := op.GetChange().(type) {
 	case *Operation_Publish:
 		if c.Publish.GetService() == nil {

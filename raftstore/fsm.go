@@ -98,13 +98,13 @@ func (f *fsm) apply(entry *raft.Log) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.timeMs = max(f.timeMs, command.TimeMs)
+	f.timeMs = max(f.timeMs, command.timeMs)
 	f.requests.expire(f.timeMs)
-	results := make([]result, len(command.Operations))
-	for n, op := range command.Operations {
+	results := make([]result, len(command.operations))
+	for n, op := range command.operations {
 		v := versionAt(entry.Index, n)
 		results[n].index = entry.Index
-		if id := op.GetRequest(); len(id) > 0 {
+		if id := op.request; len(id) > 0 {
 			if len(id) != requestBytes {
 				return nil, fmt.Errorf("operation %d: %w: a request of %d bytes", n, errMalformed, len(id))
 			}
@@ -114,7 +114,7 @@ func (f *fsm) apply(entry *raft.Log) ([]result, error) {
 			}
 			f.requests.add(id, f.timeMs, v.Time)
 		}
-		if c, ok := op.GetChange().(*Operation_SetCluster); ok {
+		if c, ok := op.other.GetChange().(*Operation_SetCluster); ok {
 			f.setCluster(c.SetCluster.GetId())
 			continue
 		}
