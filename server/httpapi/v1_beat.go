@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"strconv"
+	"strings"
 
 	"rollcall/naming"
 	"rollcall/server/wire"
@@ -63,17 +64,14 @@ func beatInstance(raw, cluster string) (*naming.Instance, error) {
 	bad := func(why string) error {
 		return &naming.InvalidError{Fault: naming.FaultValue, Field: "beat", Text: "Param 'beat' is illegal, it should be a JSON object with ip and port: " + why + "."}
 	}
-	var info *struct {
-		wire.Instance
-		Cluster   wire.Str  `json:"cluster"`
-		Ephemeral wire.Bool `json:"ephemeral"`
+	if strings.TrimSpace(raw) == "null" {
+		return nil, bad("it is null")
 	}
+	var info wire.Beat
 	if err := wire.Unmarshal([]byte(raw), &info); err != nil {
 		return nil, bad(err.Error())
 	}
 	switch {
-	case info == nil:
-		return nil, bad("it is null")
 	case info.IP == "":
 		return nil, bad("ip is missing")
 	case !info.Ephemeral.Or(true):

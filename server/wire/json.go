@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
 // AppendString appends s as a JSON string. Bytes that are no UTF-8 become the
@@ -88,7 +90,15 @@ func AppendMetadata(b []byte, m map[string]string) []byte {
 
 // Unmarshal reads JSON of a client into v. An empty text, or one that is no JSON
 // or of another shape, is an error.
-func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+func Unmarshal(data []byte, v any) error {
+	if q, ok := v.(quick); ok {
+		if readQuick(data, q) {
+			return nil
+		}
+		reset(v)
+	}
+	return json.Unmarshal(data, v)
+}
 
 // The types below read a client's JSON leniently.
 type (
@@ -232,6 +242,10 @@ func ParseMetadata(s string) (map[string]string, error) {
 		return nil, nil
 	}
 	var m Metadata
+	if plain([]byte(s)) && m.quick(gjson.Parse(s)) {
+		return m, nil
+	}
+	m = nil
 	err := json.Unmarshal([]byte(s), &m)
 	if err == nil {
 		return m, nil

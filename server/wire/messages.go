@@ -91,6 +91,13 @@ func (i *Instance) Naming(ephemeral bool) *naming.Instance {
 	return out
 }
 
+// Beat is a heartbeat over HTTP.
+type Beat struct {
+	Instance
+	Cluster   Str  `json:"cluster"`
+	Ephemeral Bool `json:"ephemeral"`
+}
+
 // InstanceRequest registers or deregisters one instance (grpc.md 3.3, 3.5).
 type InstanceRequest struct {
 	ServiceName

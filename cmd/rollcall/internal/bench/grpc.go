@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -154,9 +155,10 @@ func connectAll(ctx context.Context, servers []string, n int) ([]*conn, error) {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
 		closeAll(conns)
-		return nil, err
+		return nil, fmt.Errorf("%d of %d connections failed, one of them: %w", len(failed), n, failed[0])
 	}
 	return conns, nil
 }
