@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"rollcall/naming"
@@ -26,6 +27,7 @@ type DataStore struct {
 // service is what the table holds of one service. It is dropped when nothing is
 // left in it.
 type service struct {
+	key        naming.ServiceKey
 	publishers map[string][]record // no entry is empty
 	instances  int
 	settings   *naming.Settings
@@ -34,7 +36,8 @@ type service struct {
 	// doubled is set when a reader met one address with several publishers: then
 	// an equal registration can still change which of them wins.
 	doubled  bool
-	revision uint64 // raised with each publication
+	revision uint64            // raised with each publication
+	metadata map[string]string // of the instance that was published last
 }
 
 type record struct {
@@ -82,6 +85,7 @@ func (d *DataStore) publishLocked(p Publication, v Version) (changed bool) {
 		delete(s.publishers, p.Publisher)
 	} else {
 		s.publishers[p.Publisher] = records
+		s.metadata = records[0].instance.Metadata
 	}
 	d.countLocked(p.Service, s, len(records)-len(old))
 	return changed
@@ -200,7 +204,8 @@ func (d *DataStore) deleteLocked(k Key) bool {
 }
 
 func (d *DataStore) createLocked(k naming.ServiceKey) *service {
-	s := &service{publishers: make(map[string][]record, 1)}
+	k = naming.ServiceKey{Namespace: strings.Clone(k.Namespace), Group: strings.Clone(k.Group), Name: strings.Clone(k.Name)}
+	s := &service{key: k, publishers: make(map[string][]record, 1)}
 	d.services[k] = s
 	clear(d.sorted)
 	return s
@@ -286,7 +291,10 @@ func (d *DataStore) Stat(k naming.ServiceKey) Stat {
 	if s == nil {
 		return Stat{}
 	}
-	return Stat{Exists: true, Instances: s.instances, Overrides: len(s.overrides), Settings: s.settings}
+	return Stat{
+		Exists: true, Instances: s.instances, Overrides: len(s.overrides), Settings: s.settings,
+		Key: s.key, Metadata: s.metadata,
+	}
 }
 
 // Switches returns the values of the switches that were changed, by name; the map

@@ -65,7 +65,13 @@ func (r *Router) Service(k naming.ServiceKey) (s naming.Service, ok bool) {
 // Stat joins the facts of both stores. Kind tells what the service takes now.
 func (r *Router) Stat(k naming.ServiceKey) (st Stat, kind naming.Kind) {
 	p, e := r.persistent.Stat(k), r.ephemeral.Stat(k)
-	st = Stat{Exists: p.Exists || e.Exists, Instances: p.Instances + e.Instances, Overrides: p.Overrides, Settings: p.Settings}
+	st = Stat{
+		Exists: p.Exists || e.Exists, Instances: p.Instances + e.Instances, Overrides: p.Overrides, Settings: p.Settings,
+		Key: e.Key, Metadata: e.Metadata,
+	}
+	if !e.Exists {
+		st.Key, st.Metadata = p.Key, p.Metadata
+	}
 	switch {
 	case p.Instances > 0:
 		kind = naming.KindPersistent

@@ -56,4 +56,9 @@ type Stat struct {
 	Instances int              // published instances, doubles by several publishers counted
 	Overrides int              // operator overrides
 	Settings  *naming.Settings // nil when there are none
+
+	// Texts and a map that are kept anyway, for who keeps more of the service: its key,
+	// and the metadata of what was published last, not to be altered.
+	Key      naming.ServiceKey
+	Metadata map[string]string
 }

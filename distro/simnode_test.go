@@ -397,14 +397,18 @@ func (n *simNode) excused(c *simClient) bool {
 	return since < 5*time.Second && (!n.views[home.id].alive || n.now-home.resumed < 5*time.Second)
 }
 
-// hearsOf tells whether a node that this one can speak with shows the client.
+// hearsOf tells whether a node that this one can speak with knows where the client is
+// now. One that shows it as it was before, and has not heard that it left there, does
+// not.
 func (n *simNode) hearsOf(c *simClient) bool {
 	return slices.ContainsFunc(n.nodes, func(o *simNode) bool {
-		if o == n || !o.working() || !n.linked(n, o) {
+		if o == n || !o.working() || !n.linked(n, o) || o.core.services[c.svc] == nil {
 			return false
 		}
-		_, ok := o.rows[c.svc][c.ip]
-		return ok
+		i := c.instance()
+		s := o.core.services[c.svc]
+		e := o.core.find(s, s.row(i.Key()), c.conn, i.Key())
+		return e != nil && !e.tombstone
 	})
 }
 

@@ -29,7 +29,9 @@ type Engine struct {
 	seq     atomic.Uint64
 	paused  atomic.Bool // nothing is sent
 
-	mu     sync.RWMutex // guards topics and the sets of subscriptions in them
+	begin time.Time
+
+	mu     sync.RWMutex // guards topics, and their views and subscriptions
 	topics map[naming.ServiceKey]*topic
 
 	agenda agenda
@@ -41,8 +43,16 @@ type Engine struct {
 // topic is one service that has subscriptions.
 type topic struct {
 	key           naming.ServiceKey
+	views         map[naming.Filter]*view    // that are subscribed to; guarded by Engine.mu
 	subscriptions map[*subscription]struct{} // guarded by Engine.mu
 	coalesce      coalescer                  // guarded by agenda.mu
+}
+
+// view is what some subscriptions have in common: a service, and what of it is wanted.
+type view struct {
+	topic         *topic
+	filter        naming.Filter
+	subscriptions int // guarded by Engine.mu
 }
 
 // New returns an engine that is not started. The registerer gets its metrics; nil
@@ -53,8 +63,8 @@ func New(cfg Config, source Source, reg prometheus.Registerer) (*Engine, error) 
 	}
 	e := &Engine{
 		cfg: cfg, source: source,
-		topics: make(map[naming.ServiceKey]*topic),
-		done:   make(chan struct{}),
+		topics: make(map[naming.ServiceKey]*topic), begin: time.Now(),
+		done: make(chan struct{}),
 	}
 	e.agenda.signal = make(chan struct{}, 1)
 	// Numbers of a former process must not meet ours; they stay below 2^53, since
@@ -128,7 +138,7 @@ func (e *Engine) Subscribers(svc naming.ServiceKey) []Subscription {
 	var out []Subscription
 	if t := e.topics[svc]; t != nil {
 		for x := range t.subscriptions {
-			out = append(out, Subscription{x.subscriber.peer, x.filter.Clusters})
+			out = append(out, Subscription{x.subscriber.peer, x.view.filter.Clusters})
 		}
 	}
 	return out
@@ -184,35 +194,43 @@ func (e *Engine) SubscriptionsBy(transport string) int {
 	return n
 }
 
-func (e *Engine) join(svc naming.ServiceKey, x *subscription) {
-	e.mu.Lock()
-	x.subscriber.mu.Lock()
-	finished := x.finished // the subscriber was closed meanwhile
-	x.subscriber.mu.Unlock()
-	if finished {
-		e.mu.Unlock()
-		return
+// find returns a view that is subscribed to, else nil.
+func (e *Engine) find(svc naming.ServiceKey, f naming.Filter) *view {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if t := e.topics[svc]; t != nil {
+		return t.views[f]
 	}
-	t := e.topics[svc]
-	if t == nil {
-		t = &topic{key: svc, subscriptions: make(map[*subscription]struct{})}
-		e.topics[svc] = t
-	}
-	x.topic = t
-	t.subscriptions[x] = struct{}{}
-	e.mu.Unlock()
-	e.agenda.firstAt(time.Now().Add(e.cfg.First), x)
+	return nil
 }
 
+// viewLocked returns a view that a subscription is about to be made to.
+func (e *Engine) viewLocked(svc naming.ServiceKey, f naming.Filter) *view {
+	t := e.topics[svc]
+	if t == nil {
+		t = &topic{key: svc, views: make(map[naming.Filter]*view, 1), subscriptions: make(map[*subscription]struct{})}
+		e.topics[svc] = t
+	}
+	v := t.views[f]
+	if v == nil {
+		v = &view{topic: t, filter: f}
+		t.views[f] = v
+	}
+	return v
+}
+
+// leave follows the end of a subscription.
 func (e *Engine) leave(x *subscription) {
+	v := x.view
+	t := v.topic
 	e.mu.Lock()
-	t := x.topic
-	idle := false
-	if t != nil {
-		delete(t.subscriptions, x)
-		if idle = len(t.subscriptions) == 0 && e.topics[t.key] == t; idle {
-			delete(e.topics, t.key)
-		}
+	delete(t.subscriptions, x)
+	if v.subscriptions--; v.subscriptions == 0 {
+		delete(t.views, v.filter)
+	}
+	idle := len(t.subscriptions) == 0
+	if idle {
+		delete(e.topics, t.key)
 	}
 	e.mu.Unlock()
 	if idle {
@@ -222,7 +240,7 @@ func (e *Engine) leave(x *subscription) {
 
 // flush hands a service's state to every subscription that has not seen it.
 func (e *Engine) flush(t *topic) {
-	views := make(map[naming.Filter]*naming.ServiceInfo, 1)
+	views := make(map[*view]*naming.ServiceInfo, 1)
 	e.mu.RLock()
 	todo := make([]*subscription, 0, len(t.subscriptions))
 	for x := range t.subscriptions {
@@ -230,10 +248,10 @@ func (e *Engine) flush(t *topic) {
 	}
 	e.mu.RUnlock()
 	for _, x := range todo {
-		info := views[x.filter]
+		info := views[x.view]
 		if info == nil {
-			info = e.source.ServiceInfo(t.key, x.filter)
-			views[x.filter] = info
+			info = e.source.ServiceInfo(t.key, x.view.filter)
+			views[x.view] = info
 		}
 		x.subscriber.mu.Lock()
 		wanted := !x.fresh && (info != x.sent || x.force)

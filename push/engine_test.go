@@ -67,11 +67,10 @@ func TestSubscriber_SubscribeConcurrentWithClose(t *testing.T) {
 	}
 	require.Empty(t, e.topics)
 
-	// And just between the two steps of subscribing.
 	s := e.NewSubscriber(Peer{}, e.GRPC(), func() {})
 	s.Close()
-	e.join(service("a"), &subscription{subscriber: s, finished: true})
-	require.Empty(t, e.topics)
+	s.Subscribe(service("a"), naming.Filter{})
+	require.Empty(t, e.topics, "what is closed subscribes to nothing")
 }
 
 // Every Idle belongs to a moment in which nobody subscribed, so what follows the

@@ -19,6 +19,12 @@ func service(name string) naming.ServiceKey {
 
 func clusters(list string) naming.Filter { return naming.Filter{Clusters: list} }
 
+// subscriptionKey is what a subscriber wants.
+type subscriptionKey struct {
+	service naming.ServiceKey
+	filter  naming.Filter
+}
+
 // registry is a Source: each service has one instance in each of its clusters,
 // whose weight is the number of the change that it was last set by.
 type registry struct {

@@ -43,33 +43,27 @@ type Subscriber struct {
 	wake   func()
 
 	mu            sync.Mutex
-	subscriptions map[subscriptionKey]*subscription
+	subscriptions map[*view]*subscription
 	queue         []*subscription
 	inFlight      map[uint64]*subscription
 	closed        bool
 }
 
-type subscriptionKey struct {
-	service naming.ServiceKey
-	filter  naming.Filter
-}
-
-// subscription is one view that a subscriber wants. Its fields below topic are
-// guarded by the subscriber's mutex.
+// subscription is one view that a subscriber wants. Its fields below view are guarded
+// by the subscriber's mutex. There are many: it is kept small.
 type subscription struct {
 	subscriber *Subscriber
-	topic      *topic
-	filter     naming.Filter
+	view       *view
 
 	sent     *naming.ServiceInfo // what was sent last; nil: nothing
-	sentAt   time.Time
-	seq      uint64 // of the push in flight or, to be repeated, of the last one; 0: none
-	sends    int    // of what is in sent
+	sentAt   time.Duration       // since the engine's begin
+	seq      uint64              // of the push in flight or, to be repeated, of the last one; 0: none
+	failed   uint64              // the push that is to be repeated; 0: none
+	sends    int32               // of what is in sent
 	queued   bool
-	fresh    bool   // its first push is still to come; until then there is no other
-	force    bool   // send even if the view did not change
-	repeat   bool   // the last push was not acknowledged
-	failed   uint64 // the push that is to be repeated; 0: none
+	fresh    bool // its first push is still to come; until then there is no other
+	force    bool // send even if the view did not change
+	repeat   bool // the last push was not acknowledged
 	finished bool
 }
 
@@ -94,7 +88,7 @@ func (e *Engine) NewSubscriber(peer Peer, policy Policy, wake func()) *Subscribe
 	}
 	return &Subscriber{
 		engine: e, peer: peer, policy: policy, wake: wake,
-		subscriptions: make(map[subscriptionKey]*subscription),
+		subscriptions: make(map[*view]*subscription),
 		inFlight:      make(map[uint64]*subscription),
 	}
 }
@@ -102,25 +96,47 @@ func (e *Engine) NewSubscriber(peer Peer, policy Policy, wake func()) *Subscribe
 // Subscribe records the subscription; subscribing again changes nothing. The
 // caller reads the answer afterwards.
 func (s *Subscriber) Subscribe(svc naming.ServiceKey, f naming.Filter) {
-	key := subscriptionKey{svc, f}
-	s.mu.Lock()
-	if s.closed || s.subscriptions[key] != nil {
-		s.mu.Unlock()
+	e := s.engine
+	if s.has(e.find(svc, f)) {
 		return
 	}
-	x := &subscription{subscriber: s, filter: f, fresh: true, force: true}
-	s.subscriptions[key] = x
+	e.mu.Lock()
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		e.mu.Unlock()
+		return
+	}
+	v := e.viewLocked(svc, f)
+	x := s.subscriptions[v]
+	added := x == nil
+	if added {
+		x = &subscription{subscriber: s, view: v, fresh: true, force: true}
+		s.subscriptions[v] = x
+		v.topic.subscriptions[x] = struct{}{}
+		v.subscriptions++
+	}
 	s.mu.Unlock()
-	s.engine.join(svc, x)
+	e.mu.Unlock()
+	if added {
+		e.agenda.firstAt(time.Now().Add(e.cfg.First), x)
+	}
+}
+
+// has tells whether the subscriber has a subscription to a view, which may be nil.
+func (s *Subscriber) has(v *view) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subscriptions[v] != nil
 }
 
 // Unsubscribe removes the subscription; an unknown one is ignored.
 func (s *Subscriber) Unsubscribe(svc naming.ServiceKey, f naming.Filter) {
-	key := subscriptionKey{svc, f}
+	v := s.engine.find(svc, f)
 	s.mu.Lock()
-	x := s.subscriptions[key]
+	x := s.subscriptions[v]
 	if x != nil {
-		delete(s.subscriptions, key)
+		delete(s.subscriptions, v)
 		s.finishLocked(x)
 	}
 	s.mu.Unlock()
@@ -158,7 +174,7 @@ func (s *Subscriber) finishLocked(x *subscription) {
 // whether it is to be repeated.
 func (s *Subscriber) failLocked(x *subscription, seq uint64) (repeat bool) {
 	delete(s.inFlight, seq)
-	repeat = s.policy.Sends == 0 || x.sends < s.policy.Sends
+	repeat = s.policy.Sends == 0 || int(x.sends) < s.policy.Sends
 	if repeat {
 		x.failed = seq
 	}
@@ -186,10 +202,10 @@ func (s *Subscriber) Next() (p Push, ok bool) {
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
 		x.queued = false
-		svc := x.topic.key
+		svc := x.view.topic.key
 		s.mu.Unlock()
 
-		info := s.engine.source.ServiceInfo(svc, x.filter)
+		info := s.engine.source.ServiceInfo(svc, x.view.filter)
 
 		s.mu.Lock()
 		if x.finished || info == x.sent && !x.force {
@@ -206,7 +222,7 @@ func (s *Subscriber) Next() (p Push, ok bool) {
 			seq = s.engine.seq.Add(1)
 			x.sends = 1
 		}
-		x.sent, x.seq, x.sentAt = info, seq, time.Now()
+		x.sent, x.seq, x.sentAt = info, seq, time.Since(s.engine.begin)
 		x.force, x.repeat, x.failed = false, false, 0
 		s.inFlight[seq] = x
 		s.mu.Unlock()
@@ -234,7 +250,7 @@ func (s *Subscriber) Ack(seq uint64, ok bool) {
 	}
 	delete(s.inFlight, seq)
 	x.seq = 0
-	took := time.Since(x.sentAt)
+	took := time.Since(s.engine.begin) - x.sentAt
 	s.mu.Unlock()
 	s.engine.counts.note(true, took)
 	s.engine.metrics.acked.WithLabelValues(s.policy.Transport).Inc()

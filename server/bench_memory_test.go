@@ -158,18 +158,20 @@ func BenchmarkMemorySubscription(b *testing.B) {
 }
 
 // BenchmarkMemoryInstance reports what a registered instance takes, ten in a
-// service: of a gRPC connection, also with its part of the lists that queries have
-// made, and of an HTTP client with heartbeats.
+// service, with the same metadata: of a gRPC connection, also with its part of the lists
+// that queries have made, and of an HTTP client with heartbeats; and of a gRPC connection
+// when no two instances have the same metadata.
 func BenchmarkMemoryInstance(b *testing.B) {
 	const services, perService = 5000, 10
 	const instances = services * perService
 	service := func(n int) string { return fmt.Sprintf("memory-%d", n) }
-	b.Run("grpc", func(b *testing.B) {
+	overGRPC := func(b *testing.B, metadata func(n int) string) {
+		b.Helper()
 		node := startNode(b, nil)
 		sessions, want := openAll(b, node.GRPCAddr(), perService), registered(b)
 		register := func() {
 			require.NoError(b, each(instances, func(n int) error {
-				body := registration(service(n/perService), hostIP(n), strconv.Itoa(n), 1)
+				body := registration(service(n/perService), hostIP(n), metadata(n), 1)
 				return call(b, sessions[n%perService].conn, want, encode(b, wire.TypeInstance, body))()
 			}))
 		}
@@ -183,7 +185,9 @@ func BenchmarkMemoryInstance(b *testing.B) {
 			grown(b, "instance", instances, register)
 			grown(b, "listed-instance", instances, list)
 		})
-	})
+	}
+	b.Run("grpc", func(b *testing.B) { overGRPC(b, func(int) string { return "1" }) })
+	b.Run("grpc-unlike", func(b *testing.B) { overGRPC(b, strconv.Itoa) })
 	b.Run("http", func(b *testing.B) {
 		address := startNode(b, nil).HTTPAddr()
 		clients := make([]*httpClient, 8)

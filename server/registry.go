@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -212,8 +213,17 @@ func (r *Registry) publish(ctx context.Context, svc naming.ServiceKey, publisher
 		}
 		ctx = consistency.WithForwarded(ctx)
 	}
-	if err := r.checkKind(svc, ephemeral, batch); err != nil {
+	st, kind := r.router.Stat(svc)
+	if err := checkKind(svc, kind, ephemeral, batch); err != nil {
 		return err
+	}
+	if st.Exists { // what is kept of a client shares what all have
+		svc = st.Key
+		for n, i := range published {
+			if maps.Equal(i.Metadata, st.Metadata) {
+				published[n] = i.With(func(c *naming.Instance) { c.Metadata = st.Metadata })
+			}
+		}
 	}
 	before := r.router.Store(ephemeral).Published(svc, publisher)
 	var err error
@@ -247,8 +257,7 @@ func (r *Registry) identified(svc naming.ServiceKey, i *naming.Instance) *naming
 }
 
 // checkKind refuses instances of a kind that the service does not take.
-func (r *Registry) checkKind(svc naming.ServiceKey, ephemeral, batch bool) error {
-	_, kind := r.router.Stat(svc)
+func checkKind(svc naming.ServiceKey, kind naming.Kind, ephemeral, batch bool) error {
 	if kind == naming.KindNone || kind == naming.KindOf(ephemeral) {
 		return nil
 	}

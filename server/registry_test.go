@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,6 +36,27 @@ func TestRegister_IsVisibleWhenItReturns(t *testing.T) {
 	require.Equal(t, []string{"10.0.0.3", "10.0.0.4"}, f.hosts(service("a")))
 	require.NoError(t, f.RegisterBatch(t.Context(), service("a"), "conn", nil))
 	require.Empty(t, f.hosts(service("a")))
+}
+
+func TestRegister_EqualMetadataIsKeptOnce(t *testing.T) {
+	f := newFixture(t)
+	with := func(ip, zone string) *naming.Instance {
+		return host(ip).With(func(i *naming.Instance) { i.Metadata = map[string]string{"zone": zone} })
+	}
+	given := []*naming.Instance{with("10.0.0.1", "a"), with("10.0.0.2", "a"), with("10.0.0.3", "b"), with("10.0.0.4", "a")}
+	for n, i := range given {
+		require.NoError(t, f.Register(t.Context(), service("a"), "conn-"+strconv.Itoa(n), i))
+	}
+	kept := make([]uintptr, len(given))
+	for n, i := range given {
+		got, err := f.Instance(service("a"), i.Key())
+		require.NoError(t, err)
+		require.True(t, i.Equal(got))
+		kept[n] = reflect.ValueOf(got.Metadata).Pointer()
+	}
+	require.Equal(t, kept[0], kept[1])
+	require.NotEqual(t, kept[1], kept[2])
+	require.NotEqual(t, kept[2], kept[3], "the last one's, no other")
 }
 
 func TestRegister_Refusals(t *testing.T) {

@@ -233,7 +233,7 @@ func putSettings(f *fixture) {
 	s, ok := f.Service(svc)
 	require.True(f, ok)
 	require.Equal(f, want, s.Settings)
-	require.Equal(f, consistency.Stat{Exists: true, Settings: want}, f.Stat(svc))
+	require.Equal(f, consistency.Stat{Exists: true, Settings: want, Key: svc}, f.Stat(svc))
 	require.Equal(f, []naming.ServiceKey{svc}, f.Services(""))
 	require.Equal(f, 1, f.notices(svc))
 
@@ -255,7 +255,7 @@ func putOverride(f *fixture) {
 	k := consistency.Key{Service: svc, Kind: consistency.KindOverride, Instance: i.Key()}
 	o := &naming.Override{Weight: 9, Enabled: false, Metadata: map[string]string{"by": "an operator"}}
 	require.NoError(f, f.Put(f.Context(), consistency.Datum{Key: k, Override: o}))
-	require.Equal(f, consistency.Stat{Exists: true, Overrides: 1}, f.Stat(svc), "an override may precede its instance")
+	require.Equal(f, consistency.Stat{Exists: true, Overrides: 1, Key: svc}, f.Stat(svc), "an override may precede its instance")
 	f.publish(svc, "p", i)
 	s, ok := f.Service(svc)
 	require.True(f, ok)
@@ -286,7 +286,7 @@ func putCluster(f *fixture) {
 	s, ok := f.Service(svc)
 	require.True(f, ok)
 	require.Equal(f, map[string]*naming.Cluster{"c1": want, "c2": other}, s.Clusters)
-	require.Equal(f, consistency.Stat{Exists: true}, f.Stat(svc))
+	require.Equal(f, consistency.Stat{Exists: true, Key: svc}, f.Stat(svc))
 	require.Equal(f, 2, f.notices(svc))
 
 	require.NoError(f, f.Delete(f.Context(), k))
@@ -403,7 +403,9 @@ func statCounts(f *fixture) {
 		{func() { f.publish(svc, "p") }, 0},
 	} {
 		c.do()
-		require.Equal(f, consistency.Stat{Exists: c.want > 0, Instances: c.want}, f.Stat(svc))
+		st := f.Stat(svc)
+		require.Equal(f, c.want > 0, st.Exists)
+		require.Equal(f, c.want, st.Instances)
 	}
 }
 

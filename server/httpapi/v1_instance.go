@@ -108,7 +108,18 @@ func (q *request) instance(defaultEphemeral bool) (naming.ServiceKey, *naming.In
 	i.Healthy = q.flag("healthy", true)
 	i.Enabled = q.flag("enabled", q.flag("enable", true))
 	i.Ephemeral = q.flag("ephemeral", defaultEphemeral)
+	ownTexts(&i)
 	return svc, &i, nil
+}
+
+// ownTexts has an instance that will be kept keep nothing else of the request.
+func ownTexts(i *naming.Instance) {
+	i.IP = strings.Clone(i.IP)
+	if i.Cluster == naming.DefaultCluster {
+		i.Cluster = naming.DefaultCluster
+	} else {
+		i.Cluster = strings.Clone(i.Cluster)
+	}
 }
 
 func (s *Server) registerV1(q *request) (answer, error) {

@@ -99,6 +99,7 @@ func (q *request) instanceV2(defaultEphemeral bool) (naming.ServiceKey, *naming.
 			return svc, nil, err
 		}
 	}
+	ownTexts(&i)
 	return svc, &i, naming.CheckWeight(i.Weight)
 }
 

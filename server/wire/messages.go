@@ -82,8 +82,8 @@ func (i *Instance) Naming(ephemeral bool) *naming.Instance {
 		ID: string(i.InstanceID), IP: string(i.IP), Port: int(i.Port), Cluster: string(i.ClusterName),
 		Weight: i.Weight.Or(1), Healthy: i.Healthy.Or(true), Enabled: i.Enabled.Or(true), Ephemeral: ephemeral,
 	}
-	if out.Cluster == "" {
-		out.Cluster = naming.DefaultCluster
+	if out.Cluster == "" || out.Cluster == naming.DefaultCluster {
+		out.Cluster = naming.DefaultCluster // its bytes too, which are always there
 	}
 	if len(i.Metadata) > 0 {
 		out.Metadata = i.Metadata
