@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,7 +67,7 @@ func TestReadPublication_LeavesTheRestToTheLibrary(t *testing.T) {
 		"no tag":        {0xff},
 		"group":         protowire.AppendTag(nil, 16, protowire.StartGroupType),
 	} {
-		_, _, ok := readPublication(append(b[:len(b):len(b)], more...))
+		_, _, ok := readPublication(append(slices.Clip(b), more...))
 		require.False(t, ok, name)
 	}
 	broken, err := EncodePublish(publication(service(1), &naming.Instance{IP: "ab"}))

@@ -182,7 +182,7 @@ func (q *InstanceRequest) quick(name string, v gjson.Result) bool {
 	case "instance":
 		return quickInstance(&q.Instance, v)
 	}
-	return unlike(name, "type", "instance") && q.ServiceName.field(name, v)
+	return unlike(name, "type", "instance") && q.field(name, v)
 }
 
 func (q *BatchInstanceRequest) quick(name string, v gjson.Result) bool {
@@ -204,7 +204,7 @@ func (q *BatchInstanceRequest) quick(name string, v gjson.Result) bool {
 		q.Instances = &list
 		return ok
 	}
-	return unlike(name, "type", "instances") && q.ServiceName.field(name, v)
+	return unlike(name, "type", "instances") && q.field(name, v)
 }
 
 func (q *ServiceQueryRequest) quick(name string, v gjson.Result) bool {
@@ -214,7 +214,7 @@ func (q *ServiceQueryRequest) quick(name string, v gjson.Result) bool {
 	case "healthyOnly":
 		return q.HealthyOnly.quick(v)
 	}
-	return unlike(name, "cluster", "healthyOnly") && q.ServiceName.field(name, v)
+	return unlike(name, "cluster", "healthyOnly") && q.field(name, v)
 }
 
 func (q *SubscribeServiceRequest) quick(name string, v gjson.Result) bool {
@@ -224,7 +224,7 @@ func (q *SubscribeServiceRequest) quick(name string, v gjson.Result) bool {
 	case "clusters":
 		return q.Clusters.quick(v)
 	}
-	return unlike(name, "subscribe", "clusters") && q.ServiceName.field(name, v)
+	return unlike(name, "subscribe", "clusters") && q.field(name, v)
 }
 
 func (a *Ack) quick(name string, v gjson.Result) bool {
@@ -244,5 +244,5 @@ func (b *Beat) quick(name string, v gjson.Result) bool {
 	case "ephemeral":
 		return b.Ephemeral.quick(v)
 	}
-	return unlike(name, "cluster", "ephemeral") && b.Instance.field(name, v)
+	return unlike(name, "cluster", "ephemeral") && b.field(name, v)
 }
