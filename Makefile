@@ -24,6 +24,8 @@ MODULES := . integration
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_VERSION)
+BENCHSTAT_VERSION := v0.0.0-20260908200009-22c9c6c9d4da
+BENCHSTAT := $(CURDIR)/bin/benchstat-$(BENCHSTAT_VERSION)
 
 COMPOSE := $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 # A client without the buildx plugin can only use the engine's own builder.
@@ -62,6 +64,10 @@ tools: $(GOLANGCI) ## install the pinned linter into bin/
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
+
+$(BENCHSTAT):
+	GOBIN=$(CURDIR)/bin $(GO) install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
+	mv bin/benchstat $@
 
 ## Checks
 
@@ -106,11 +112,26 @@ test-chaos: build ## faults by chance for CHAOS (10m), under clients; SEED=n rep
 test-compose: build ## the image and the compose file, driven from outside (needs a container engine)
 	scripts/test-compose.sh
 
+# What does not depend on how busy or fast the machine is, or hardly.
+STEADY := .unit:(ratio OR cpu-ratio OR "allocs/op" OR "B/instance" OR "B/subscription" OR "B/conn" OR "RSS-MB")
+
 .PHONY: bench
-bench: ## benchmarks (BENCH=regexp, BENCHTIME=1s or 1x)
+bench: $(BENCHSTAT) ## benchmarks (BENCH=regexp, BENCHTIME=1s or 1x), compared with the kept ones
 	@mapfile -t pkgs < <(grep -rl --include='*_test.go' --exclude-dir=integration '^func Benchmark' . | xargs -r -n1 dirname | sort -u); \
 	  [ $${#pkgs[@]} -gt 0 ] || { echo 'no benchmarks'; exit 0; }; \
-	  $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -timeout 30m "$${pkgs[@]}"
+	  $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -timeout 60m "$${pkgs[@]}" | tee bin/bench.txt
+	@echo; echo 'Ratios, allocations and memory beside docs/benchmarks/baseline.txt:'
+	@$(BENCHSTAT) -filter '$(STEADY)' docs/benchmarks/baseline.txt bin/bench.txt
+
+.PHONY: bench-baseline
+bench-baseline: ## keep the results of the last `make bench` as those to compare with
+	cp bin/bench.txt docs/benchmarks/baseline.txt
+
+.PHONY: bench-growth
+bench-growth: ## cost of an operation as a node holds more, with the drawing in docs/benchmarks
+	$(GO) test ./server -run '^$$' -bench Growth -benchtime $(BENCHTIME) -timeout 30m | tee bin/growth.txt
+	cd integration && $(GO) run ./benchplot -json ../docs/benchmarks/growth.json < ../bin/growth.txt && \
+	  $(GO) run ./benchplot -svg ../docs/benchmarks/growth.svg < ../docs/benchmarks/growth.json
 
 .PHONY: bench-cluster
 bench-cluster: build ## benchmarks of three real processes (BENCH=regexp)

@@ -71,6 +71,12 @@ func faults() []fault {
 			c.wait(15 * time.Second)
 			c.network.Heal(t)
 		}},
+		{"slow line", 1, func(t *testing.T, c *chaos, node *Node) {
+			t.Helper()
+			c.network.Delay(t, node, time.Duration(5+c.random.IntN(100))*time.Millisecond, 20*time.Millisecond)
+			c.wait(20 * time.Second)
+			c.network.Heal(t)
+		}},
 		{"move", 1, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			node.Stop(t)

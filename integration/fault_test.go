@@ -155,6 +155,9 @@ func TestFault_SlowNetwork(t *testing.T) {
 	f := watchedFleet(t, c, 60, 30, 15)
 	for _, node := range c.Nodes {
 		network.Delay(t, node, 50*time.Millisecond, 20*time.Millisecond)
+		began := time.Now()
+		require.Equal(t, http.StatusOK, node.Do(t, http.MethodGet, "/livez", nil).Status)
+		require.Greater(t, time.Since(began), 50*time.Millisecond)
 	}
 	f.Publish("slow", 30, c.Nodes...)
 	f.Holds(t, 15*time.Second)

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,6 +27,8 @@ type Network struct {
 	name  string           // of all nodes together; empty: there is none
 	hosts map[*Node]string // namespace
 	next  int
+
+	delayers []*delayer
 }
 
 //nolint:gochecknoglobals // the networks of one process have different addresses
@@ -49,6 +50,7 @@ func StartNetwork(tb testing.TB) *Network {
 	n.tag = fmt.Sprintf("rc%x-%d", os.Getpid(), n.third)
 	hub := n.tag + "-hub"
 	tb.Cleanup(func() {
+		n.endDelays()
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for _, ns := range n.hosts {
@@ -195,16 +197,6 @@ func (n *Network) Lose(tb testing.TB, from, to *Node, share float64) {
 	n.rule(tb, to, fmt.Sprintf("-A INPUT -s %s -m statistic --mode random --probability %.2f -j DROP", from.host, share))
 }
 
-// Delay holds back every packet that a node sends, and with a jitter some longer than
-// others. Where the kernel cannot, the test is skipped.
-func (n *Network) Delay(tb testing.TB, node *Node, delay, jitter time.Duration) {
-	tb.Helper()
-	command := []string{"ip", "netns", "exec", node.netns, "tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "delay", delay.String(), jitter.String()}
-	if err := run(command...); err != nil {
-		tb.Skipf("SKIP: packets cannot be delayed here, the kernel lacks sch_netem: %v", err)
-	}
-}
-
 // Isolate cuts a node from all other nodes; the test still reaches it.
 func (n *Network) Isolate(tb testing.TB, node *Node, others ...*Node) {
 	tb.Helper()
@@ -232,7 +224,19 @@ func (n *Network) Heal(tb testing.TB) {
 	n.mu.Unlock()
 	for _, node := range nodes {
 		n.rule(tb, node, "-F INPUT")
-		_ = run("ip", "netns", "exec", node.netns, "tc", "qdisc", "del", "dev", "eth0", "root") // there may be none
+		n.rule(tb, node, "-F OUTPUT")
+	}
+	n.endDelays()
+}
+
+// endDelays follows the removal of the rules that bring packets to the delayers.
+func (n *Network) endDelays() {
+	n.mu.Lock()
+	ended := n.delayers
+	n.delayers = nil
+	n.mu.Unlock()
+	for _, d := range ended {
+		d.close()
 	}
 }
 

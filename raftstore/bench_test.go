@@ -2,16 +2,12 @@ package raftstore
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -22,13 +18,18 @@ import (
 // over TCP on one machine, from several writers at once: through the store ("store"),
 // and with the library alone on the same kind of log with the same commands and a
 // table that keeps nothing, as one Apply for each write ("bare") and with what waits
-// put into one entry, two of them in flight ("batched").
+// put into one entry, two of them in flight ("batched"), which also tells the store's
+// rate in relation to its own.
 func BenchmarkWrites(b *testing.B) {
 	for _, nodes := range []int{1, 3} {
 		for _, writers := range []int{1, 16, 256} {
+			rates := make(map[string]float64)
 			run := func(kind string, start func(b *testing.B) (write func(consistency.Publication) error)) {
 				b.Run(fmt.Sprintf("nodes=%d/writers=%d/%s", nodes, writers, kind), func(b *testing.B) {
-					measure(b, writers, start(b))
+					rates[kind] = measure(b, writers, start(b))
+					if store := rates["store"]; kind == "batched" && store > 0 {
+						b.ReportMetric(store/rates[kind], "ratio")
+					}
 				})
 			}
 			run("store", func(b *testing.B) func(consistency.Publication) error {
@@ -44,7 +45,7 @@ func BenchmarkWrites(b *testing.B) {
 					if err != nil {
 						return err
 					}
-					return lead.Apply(op, 0).Error()
+					return lead.Apply(op)
 				}
 			})
 			run("batched", func(b *testing.B) func(consistency.Publication) error {
@@ -86,56 +87,21 @@ func (m *membership) leader(b *testing.B) *Store {
 	return lead
 }
 
-// nothing is an FSM that keeps nothing.
-type nothing struct{}
-
-func (nothing) Apply(*raft.Log) any                  { return nil }
-func (nothing) Snapshot() (raft.FSMSnapshot, error)  { return nothing{}, nil }
-func (nothing) Restore(r io.ReadCloser) error        { return r.Close() }
-func (nothing) Persist(sink raft.SnapshotSink) error { return sink.Close() }
-func (nothing) Release()                             {}
-
-// bareRaft starts the library alone and returns the node that leads.
-func bareRaft(b *testing.B, nodes int) *raft.Raft {
+// bareRaft starts the library alone.
+func bareRaft(b *testing.B, nodes int) *Bare {
 	b.Helper()
-	var all []*raft.Raft
-	var configuration raft.Configuration
-	for n := range nodes {
-		logs, err := openLogStore(b.TempDir(), slog.New(slog.DiscardHandler))
-		require.NoError(b, err)
-		logs.oldestKept = func() (uint64, error) { return math.MaxUint64, nil }
-		transport, err := raft.NewTCPTransport("127.0.0.1:0", nil, transportPool, transportTimeout, io.Discard)
-		require.NoError(b, err)
-		conf := raft.DefaultConfig()
-		conf.LocalID = raft.ServerID(fmt.Sprint(n))
-		conf.LogOutput = io.Discard
-		conf.MaxAppendEntries = maxAppendEntries
-		conf.NoLegacyTelemetry = true
-		node, err := raft.NewRaft(conf, nothing{}, logs, logs, raft.NewInmemSnapshotStore(), transport)
-		require.NoError(b, err)
-		b.Cleanup(func() {
-			require.NoError(b, node.Shutdown().Error())
-			require.NoError(b, transport.Close())
-			require.NoError(b, logs.Close())
-		})
-		configuration.Servers = append(configuration.Servers, raft.Server{ID: conf.LocalID, Address: transport.LocalAddr()})
-		all = append(all, node)
+	dirs := make([]string, nodes)
+	for n := range dirs {
+		dirs[n] = b.TempDir()
 	}
-	require.NoError(b, all[0].BootstrapCluster(configuration).Error())
-	var lead *raft.Raft
-	require.Eventually(b, func() bool {
-		for _, node := range all {
-			if node.State() == raft.Leader && node.Barrier(0).Error() == nil {
-				lead = node
-			}
-		}
-		return lead != nil
-	}, wait, tick)
-	return lead
+	bare, err := NewBare(dirs...)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, bare.Close()) })
+	return bare
 }
 
 // batches returns a function that writes through raft with what waits in one entry.
-func batches(b *testing.B, node *raft.Raft) func(consistency.Publication) error {
+func batches(b *testing.B, bare *Bare) func(consistency.Publication) error {
 	b.Helper()
 	type waiting struct {
 		op     []byte
@@ -161,7 +127,7 @@ func batches(b *testing.B, node *raft.Raft) func(consistency.Publication) error 
 				for _, w := range batch {
 					command = append(command, w.op...)
 				}
-				err := node.Apply(command, 0).Error()
+				err := bare.Apply(command)
 				for _, w := range batch {
 					w.doneCh <- err
 				}
@@ -216,7 +182,8 @@ func BenchmarkFailover(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func measure(b *testing.B, writers int, write func(consistency.Publication) error) {
+// measure returns the writes per second.
+func measure(b *testing.B, writers int, write func(consistency.Publication) error) float64 {
 	b.Helper()
 	var next atomic.Int64
 	took := make([][]time.Duration, writers)
@@ -239,10 +206,12 @@ func measure(b *testing.B, writers int, write func(consistency.Publication) erro
 	b.StopTimer()
 	all := slices.Concat(took...)
 	slices.Sort(all)
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+	rate := float64(b.N) / b.Elapsed().Seconds()
+	b.ReportMetric(rate, "ops/s")
 	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 	b.ReportMetric(0, "ns/op")
+	return rate
 }
 
 // BenchmarkSnapshot measures what a snapshot of 100,000 instances costs: the part

@@ -263,7 +263,7 @@ func bareAudience(b *testing.B, n int) *audience {
 // change at all subscribers; the times are medians of those to the first, the
 // middle, the 99 % and the last subscriber.
 func BenchmarkPushFanOut(b *testing.B) {
-	for _, subscribers := range []int{1000, 10_000} {
+	for _, subscribers := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprintf("subscribers=%d", subscribers), func(b *testing.B) {
 			var node cost
 			b.Run("rollcall", func(b *testing.B) {

@@ -94,6 +94,9 @@ func printResult(w io.Writer, r *bench.Result) {
 	if r.Limit != nil {
 		row("ratio to the bare server\t%.2f", r.Ratio)
 	}
+	if r.Syncs > 0 {
+		row("4 KB made safe on this disk\t%.0f per second", r.Syncs)
+	}
 	if r.CPU > 0 {
 		row("the server used\t%.2f cores, %d MB", r.CPU, r.RSS>>20)
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"rollcall/server"
@@ -42,6 +44,7 @@ func serve(ctx context.Context, cfg server.Config) error {
 	if err != nil {
 		return err
 	}
+	limitMemory(log)
 	node, err := server.New(cfg, versionText(), log)
 	if err != nil {
 		return err
@@ -69,6 +72,18 @@ func serve(ctx context.Context, cfg server.Config) error {
 			return failure
 		}
 		return fmt.Errorf("not stopped within %v; data that was acknowledged is on disk", cfg.ShutdownTimeout)
+	}
+}
+
+// limitMemory has the garbage collector keep to 90 % of the memory that the container
+// may use, unless GOMEMLIMIT is set: a node that grows collects more often before the
+// kernel kills it.
+func limitMemory(log *slog.Logger) {
+	switch limit, err := memlimit.Set(); {
+	case err != nil:
+		log.Debug("the memory limit of this process is not known; GOMEMLIMIT sets one", "err", err)
+	case limit < math.MaxInt64:
+		log.Info("memory limit", "bytes", limit)
 	}
 }
 

@@ -124,6 +124,7 @@ type Result struct {
 	Times    []Time   `json:"times"`
 	Limit    *Result  `json:"limit,omitempty"` // the bare server
 	Ratio    float64  `json:"ratio,omitempty"` // of the rates
+	Syncs    float64  `json:"syncs,omitempty"` // of 4 KB per second, with the limit of persistent writes
 	CPU      float64  `json:"cpu,omitempty"`   // of the server, cores
 	RSS      int64    `json:"rss,omitempty"`   // of the server at the end, bytes
 }
@@ -169,7 +170,7 @@ func times(what string, h *hdrhistogram.Histogram) Time {
 
 // load is what workers do.
 type load struct {
-	kind    string // grpc or http
+	kind    string // grpc, http or raft: of the bare server
 	answer  []byte // what one call was answered with, for the limit
 	workers []worker
 	close   func()
@@ -222,7 +223,10 @@ func measureCalls(ctx context.Context, cfg Config, prepare func(context.Context,
 	r := served.result(cfg)
 	r.Limit = limited.result(same)
 	r.Ratio = r.Rate / r.Limit.Rate
-	return r, nil
+	if l.kind == "raft" {
+		r.Syncs, err = syncRate()
+	}
+	return r, err
 }
 
 // tally is what came of a load so far.

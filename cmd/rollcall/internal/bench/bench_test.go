@@ -80,7 +80,7 @@ func TestRun_EveryScenario(t *testing.T) {
 
 func TestRun_Limits(t *testing.T) {
 	addr := node(t)
-	for _, name := range []string{"query", "list"} {
+	for _, name := range []string{"query", "list", "persistent"} {
 		cfg := short(addr, name)
 		cfg.Limits = true
 		r, err := Run(t.Context(), cfg)
@@ -88,6 +88,7 @@ func TestRun_Limits(t *testing.T) {
 		require.Positive(t, r.Limit.Calls, name)
 		require.Zero(t, r.Limit.Errors, r.Limit.Error)
 		require.InDelta(t, r.Rate/r.Limit.Rate, r.Ratio, 1e-9)
+		require.Equal(t, name == "persistent", r.Syncs > 0)
 	}
 }
 

@@ -8,7 +8,8 @@
 // histograms.
 //
 // With limits, a process of its own answers the same calls with the same bytes and
-// does nothing else, over a bare gRPC or net/http server. What it reaches on the
+// does nothing else, over a bare gRPC or net/http server; for persistent writes it puts
+// each into a log of hashicorp/raft first. What it reaches on the
 // machine in the same run is the limit that the server is compared to.
 //
 // # Goroutines

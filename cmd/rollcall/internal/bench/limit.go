@@ -19,11 +19,12 @@ import (
 
 	"google.golang.org/grpc"
 
+	"rollcall/raftstore"
 	"rollcall/server/wire"
 )
 
 // LimitCommand is the hidden subcommand of the program that serves the bare limit; its
-// argument is grpc or http. See [ServeLimit].
+// argument is grpc, http or raft. See [ServeLimit].
 const LimitCommand = "bench-limit"
 
 // limit is a process that answers all calls with the same bytes.
@@ -100,16 +101,42 @@ func ServeLimit(kind string, in io.Reader, out io.Writer) error {
 			return stream.SendMsg(p)
 		}))
 		serve, stop = func() error { return s.Serve(l) }, s.Stop
-	case "http":
+	case "http", "raft":
+		take := func(r *http.Request) error {
+			_, err := io.Copy(io.Discard, r.Body)
+			return err
+		}
+		if kind == "raft" {
+			dir, err := os.MkdirTemp("", "rollcall-bench-")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = os.RemoveAll(dir) }()
+			bare, err := raftstore.NewBare(dir)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = bare.Close() }()
+			take = func(r *http.Request) error {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return err
+				}
+				return bare.Apply(body)
+			}
+		}
 		length := []string{strconv.Itoa(len(answer))}
 		s := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
+			if err := take(r); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
 			w.Header()["Content-Length"] = length
 			_, _ = w.Write(answer)
 		})}
 		serve, stop = func() error { return s.Serve(l) }, func() { _ = s.Close() }
 	default:
-		return fmt.Errorf("kind is %q: it must be grpc or http", kind)
+		return fmt.Errorf("kind is %q: it must be grpc, http or raft", kind)
 	}
 	go func() { // ends with in
 		_, _ = io.Copy(io.Discard, lines)
@@ -126,7 +153,7 @@ func ServeLimit(kind string, in io.Reader, out io.Writer) error {
 
 // bareLoad is the same calls without anything before them.
 func bareLoad(ctx context.Context, cfg Config, kind string) (*load, error) {
-	if kind == "http" {
+	if kind != "grpc" {
 		params := url.Values{"serviceName": {"bench-limit"}, "ip": {"10.1.0.1"}, "port": {"8080"}, "metadata": {`{"v":"1"}`}}
 		return webLoad(ctx, cfg, http.MethodPost, instancePath, func(int) func(int) url.Values {
 			return func(int) url.Values { return params }
@@ -178,4 +205,25 @@ func processUsage(pid int) (cpu time.Duration, rss int64) {
 	}
 	const ticks = 100 // in a second, on every Linux of today
 	return time.Duration(field(14)+field(15)) * time.Second / ticks, field(24) * int64(os.Getpagesize())
+}
+
+// syncRate returns how often in a second this machine makes 4 KB safe on the disk of
+// the folder for temporary files: no node alone commits more log entries.
+func syncRate() (float64, error) {
+	f, err := os.CreateTemp("", "rollcall-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
+	page := make([]byte, 4<<10)
+	n, began := 0, time.Now()
+	for ; time.Since(began) < time.Second; n++ {
+		if _, err := f.WriteAt(page, 0); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
 }

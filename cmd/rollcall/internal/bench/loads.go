@@ -140,7 +140,7 @@ const instancePath = "/nacos/v1/ns/instance"
 
 func httpRegisterLoad(ephemeral string) func(context.Context, Config) (*load, error) {
 	return func(ctx context.Context, cfg Config) (*load, error) {
-		return webLoad(ctx, cfg, http.MethodPost, instancePath, func(c int) func(int) url.Values {
+		l, err := webLoad(ctx, cfg, http.MethodPost, instancePath, func(c int) func(int) url.Values {
 			return func(n int) url.Values {
 				return url.Values{
 					"serviceName": {fmt.Sprintf("bench-%s-%d", ephemeral, c)}, "ip": {fmt.Sprintf("10.1.%d.%d", c>>8&255, c&255)},
@@ -148,6 +148,10 @@ func httpRegisterLoad(ephemeral string) func(context.Context, Config) (*load, er
 				}
 			}
 		})
+		if err == nil && ephemeral == "false" {
+			l.kind = "raft"
+		}
+		return l, err
 	}
 }
 
