@@ -108,6 +108,10 @@ test-chaos: build ## faults by chance for CHAOS (10m), under clients; SEED=n rep
 	cd integration && ROLLCALL_TEST_CHAOS=$(CHAOS) ROLLCALL_TEST_SEED=$(SEED) ROLLCALL_BINARY=$(CURDIR)/bin/rollcall \
 	  $(GO) test -count=1 -v -timeout 0 -run '^TestChaos$$' .
 
+.PHONY: test-clients
+test-clients: build ## unmodified clients in their own runtimes, as far as their registries are in reach
+	cd integration && ROLLCALL_TEST_CLIENTS=1 ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -v -timeout 2h -run '^TestRuntimes$$' .
+
 .PHONY: test-compose
 test-compose: build ## the image and the compose file, driven from outside (needs a container engine)
 	scripts/test-compose.sh

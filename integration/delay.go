@@ -17,7 +17,7 @@ import (
 // nfnetlink_queue.h).
 const (
 	subsystemQueue = 3
-	queuePacket    = subsystemQueue<<8 | 0
+	queuePacket    = subsystemQueue << 8
 	queueVerdict   = subsystemQueue<<8 | 1
 	queueConfig    = subsystemQueue<<8 | 2
 

@@ -72,7 +72,7 @@ func run(toJSON, toSVG string, in io.Reader) error {
 	return errors.Join(write(f, results), f.Close())
 }
 
-var line = regexp.MustCompile(`^BenchmarkGrowth/(\w+)=(\d+)/(\w+)(?:-\d+)?\s+\d+\s+(.*)$`) //nolint:gochecknoglobals // a constant
+var line = regexp.MustCompile(`^BenchmarkGrowth/(\w+)=(\d+)/(\w+)(?:-\d+)?\s+\d+\s+(.*)$`)
 
 // read reads the output of go test -bench. Of a benchmark that ran several times it
 // keeps the median of each cost.
