@@ -360,8 +360,12 @@ func (s *Store) stop(node *raft.Raft) error {
 	// A future may stay unanswered when Raft is shut down, so first let all of
 	// them be answered.
 	within(s.cfg.CloseTimeout, func() { <-s.flownCh; <-s.managedCh; <-s.verifiedCh })
+	stopped := node.Shutdown()
+	if s.streams != nil { // Raft waits for answers, and a node that is frozen gives none
+		_ = s.streams.Close() // an error of the listener: it is told once more by release
+	}
 	var err error
-	if !within(s.cfg.CloseTimeout, func() { err = node.Shutdown().Error() }) {
+	if !within(s.cfg.CloseTimeout, func() { err = stopped.Error() }) {
 		return fmt.Errorf("raftstore: raft did not stop within %s", s.cfg.CloseTimeout)
 	}
 	if err != nil || !within(s.cfg.CloseTimeout, s.wg.Wait) {

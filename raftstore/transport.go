@@ -229,9 +229,11 @@ type streams struct {
 	cluster   func() string
 	log       *slog.Logger
 
-	mu     sync.Mutex
-	open   map[*stream]struct{}
-	closed bool
+	closing context.Context // ends with Close
+	end     context.CancelFunc
+
+	mu   sync.Mutex
+	open map[*stream]struct{}
 }
 
 type advertised string
@@ -257,7 +259,9 @@ func listen(bind, advertise string) (*streams, error) {
 	if advertise == "" {
 		advertise = l.Addr().String()
 	}
-	return &streams{Listener: l, advertise: advertised(advertise), open: make(map[*stream]struct{})}, nil
+	s := &streams{Listener: l, advertise: advertised(advertise), open: make(map[*stream]struct{})}
+	s.closing, s.end = context.WithCancel(context.Background())
+	return s, nil
 }
 
 // meant returns an address for Dial that says which server is meant.
@@ -280,7 +284,7 @@ func (s *streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, 
 	if !ok {
 		id, address = "", id
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, dialTimeout))
+	ctx, cancel := context.WithTimeout(s.closing, min(timeout, dialTimeout))
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	c, err = s.track(c, err, true)
@@ -306,7 +310,7 @@ func (s *streams) track(c net.Conn, err error, greeted bool) (net.Conn, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	closed := s.closed
+	closed := s.closing.Err() != nil
 	tracked := &stream{Conn: c, owner: s, greeted: greeted}
 	if !closed {
 		s.open[tracked] = struct{}{}
@@ -319,10 +323,10 @@ func (s *streams) track(c net.Conn, err error, greeted bool) (net.Conn, error) {
 	return tracked, nil
 }
 
-// Close stops listening and closes every connection.
+// Close stops listening and dialing and closes every connection.
 func (s *streams) Close() error {
 	s.mu.Lock()
-	s.closed = true
+	s.end()
 	open := s.open
 	s.open = nil
 	s.mu.Unlock()

@@ -36,7 +36,7 @@ func TestStreams_RefuseWhatIsNotMeantForThem(t *testing.T) {
 			log.Reset()
 			var out net.Conn
 			if c.raw == "" {
-				from := &streams{cluster: func() string { return c.from }, open: make(map[*stream]struct{})}
+				from := &streams{cluster: func() string { return c.from }, open: make(map[*stream]struct{}), closing: t.Context()}
 				out, err = from.Dial(meant(raft.ServerID(c.meant), raft.ServerAddress(s.Addr().String())), wait)
 			} else {
 				if out, err = net.Dial("tcp", s.Addr().String()); err == nil { //nolint:noctx // a test on loopback
@@ -67,6 +67,7 @@ func TestStreams_RefuseWhatIsNotMeantForThem(t *testing.T) {
 type membership struct {
 	mu    sync.Mutex
 	nodes map[string]*Store
+	mute  map[string]string // addresses that are told instead of a node's own
 }
 
 func (m *membership) start(t testing.TB, name, dir string, expect int, tune func(*Config)) *Store {
@@ -80,6 +81,9 @@ func (m *membership) start(t testing.TB, name, dir string, expect int, tune func
 		var peers []Peer
 		for name, s := range m.nodes {
 			st := s.State()
+			if at := m.mute[name]; at != "" {
+				st.Addr, st.Role = at, RoleFollower
+			}
 			peers = append(peers, Peer{Name: name, ID: st.ID, Addr: st.Addr, Expect: st.Expect, HasState: st.HasState, Cluster: st.Cluster, Alive: st.Role != RoleStopped})
 		}
 		return peers
@@ -91,6 +95,66 @@ func (m *membership) start(t testing.TB, name, dir string, expect int, tune func
 	m.nodes[name] = s
 	m.mu.Unlock()
 	return s
+}
+
+// A node that accepts connections and answers nothing, as a frozen one, holds up nobody
+// who stops.
+func TestStore_CloseWaitsForNoMutePeer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // in a test
+	require.NoError(t, err)
+	var conns sync.WaitGroup
+	said := make(chan struct{}, 1000)
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer func() { _ = c.Close() }()
+				for b := make([]byte, 1<<10); ; said <- struct{}{} {
+					if _, err := c.Read(b); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	m := &membership{nodes: make(map[string]*Store), mute: make(map[string]string)}
+	for _, name := range []string{"a", "b", "c"} {
+		m.start(t, name, t.TempDir(), 3, fast)
+	}
+	var lead *Store
+	require.Eventually(t, func() bool {
+		for _, s := range m.nodes {
+			if l, _ := s.currentLeader(); l.self && len(s.voters()) == 3 {
+				lead = s
+			}
+		}
+		return lead != nil
+	}, wait, tick)
+	require.NoError(t, lead.Publish(t.Context(), publication(service(1), host(1))))
+	for name, s := range m.nodes {
+		if s != lead {
+			m.mu.Lock()
+			m.mute[name] = l.Addr().String()
+			m.mu.Unlock()
+			s.cfg.abruptShutdown = true
+			require.NoError(t, s.Close())
+			break
+		}
+	}
+	<-said // a greeting, and more than that
+	<-said
+	began := time.Now()
+	require.NoError(t, lead.Close())
+	require.Less(t, time.Since(began), lead.cfg.CloseTimeout)
+	for _, s := range m.nodes {
+		s.cfg.abruptShutdown = true
+		require.NoError(t, s.Close())
+	}
+	require.NoError(t, l.Close())
+	conns.Wait()
 }
 
 // Three nodes over TCP begin together, and come back on other ports.
