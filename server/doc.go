@@ -20,6 +20,7 @@
 //     and one for each message of them, and the library's for the calls of the peer
 //     service.
 //   - of a node that has others also: one that has clients go elsewhere (spread).
+//   - with --pprof, one that serves profiles, and the library's for its connections.
 //   - those of the stores, the push engine and the front ends, see there.
 //
 // # Several nodes
