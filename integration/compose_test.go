@@ -3,9 +3,11 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -74,12 +76,19 @@ func (c *containers) awaitReady(t *testing.T) {
 	}
 }
 
-// occupy takes the lowest free addresses of the containers' network.
-func (c *containers) occupy(t *testing.T, addresses int) {
+// occupy takes these addresses of the containers' network, which are free, and what the
+// engine gives before them.
+func (c *containers) occupy(t *testing.T, addresses ...string) {
 	t.Helper()
-	for range addresses {
+	wanted := make(map[string]bool)
+	for _, address := range addresses {
+		wanted[address] = true
+	}
+	for n := 0; len(wanted) > 0; n++ {
+		require.Less(t, n, 20, "the engine does not give %v again", addresses)
 		id := output(t, "docker", "run", "-d", "--rm", "--label", "rollcall-test", "--network", os.Getenv("COMPOSE_PROJECT_NAME")+"_default", os.Getenv("ROLLCALL_IMAGE"))
 		t.Cleanup(func() { _ = exec.CommandContext(context.Background(), "docker", "kill", id).Run() })
+		delete(wanted, output(t, "docker", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", id))
 	}
 }
 
@@ -146,7 +155,7 @@ func TestCompose_OneByOne(t *testing.T) {
 
 	before := c.address(t, "n3")
 	c.compose(t, "rm", "-sf", "n3")
-	c.occupy(t, 1)
+	c.occupy(t, before)
 	c.compose(t, "up", "-d", "n3")
 	require.NotEqual(t, before, c.address(t, "n3"))
 	c.awaitReady(t)
@@ -170,7 +179,7 @@ func TestCompose_AllAnewAtOnce(t *testing.T) {
 		before[name] = c.address(t, name)
 	}
 	c.compose(t, "rm", "-sf")
-	c.occupy(t, len(names))
+	c.occupy(t, slices.Collect(maps.Values(before))...)
 	c.compose(t, "up", "-d")
 	for _, name := range names {
 		require.NotEqual(t, before[name], c.address(t, name), "the address of %s", name)
