@@ -30,7 +30,10 @@ type MembersConfig struct {
 	// Join are the addresses, host:port, where other nodes may be found. Names are
 	// resolved anew at each attempt, and all their addresses are tried. This
 	// node's own address among them does no harm.
-	Join    []string
+	Join []string
+	// Places is a file where the addresses of the other nodes are kept, for a start at
+	// which none of Join answers. Empty: they are not kept.
+	Places  string
 	Cluster string // name that all nodes have in common; nodes with another are refused
 	// Keys encrypt gossip with AES: the first one what this node sends, and what it
 	// gets may have any of them, so that the key can be changed node by node. 16, 24

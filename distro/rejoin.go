@@ -121,7 +121,10 @@ func (m *Members) report(logged *reports) {
 // rejoin tries again and again to reach the nodes that are not alive. The library
 // never does, so without this a partition would last for ever.
 func (m *Members) rejoin() {
-	a := attempts{next: make(map[string]time.Time), logged: make(map[string]time.Time)}
+	a := attempts{next: make(map[string]time.Time), logged: make(map[string]time.Time), places: places{path: m.cfg.Places}}
+	if err := a.places.read(); err != nil {
+		m.log.Warn("only the configured addresses are tried", "err", err)
+	}
 	for first := true; ; first = false {
 		m.forget()
 		if len(a.next)+len(a.logged) > 4096 {
@@ -129,6 +132,9 @@ func (m *Members) rejoin() {
 			clear(a.logged)
 		}
 		again := m.round(&a)
+		if err := a.places.keep(m.known()); err != nil {
+			m.log.Warn("where the other nodes are is not kept", "err", err)
+		}
 		if first {
 			close(m.joinedCh)
 		}
@@ -146,6 +152,20 @@ func (m *Members) rejoin() {
 type attempts struct {
 	next   map[string]time.Time // an address is not tried before
 	logged map[string]time.Time // when its failure was logged
+	places places
+}
+
+// known returns the addresses of the other nodes, except those that left.
+func (m *Members) known() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []string
+	for _, o := range m.others {
+		if o.Alive || !o.Leaving {
+			all = append(all, o.gossip())
+		}
+	}
+	return all
 }
 
 // round makes one attempt at every address worth it, and returns the time until
@@ -232,6 +252,9 @@ func (m *Members) targets(a *attempts, all bool) []string {
 		for _, ip := range addrs {
 			named = append(named, net.JoinHostPort(ip.String(), port))
 		}
+	}
+	if peers == 0 {
+		named = append(named, a.places.former...)
 	}
 	for _, addr := range named {
 		// An address that answered but is no member's own leads to this node itself,

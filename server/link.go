@@ -175,6 +175,7 @@ func (n *Node) connect(l *link, store *raftstore.Store, version string, metrics 
 		return err
 	}
 	mc := distro.DefaultMembersConfig()
+	mc.Places = filepath.Join(n.cfg.DataDir, "members.json")
 	mc.Self = distro.Member{
 		Name: cfg.Node, ID: store.ID(), Boot: boot, IP: n.IP(), Version: version, Voter: true,
 		HTTPPort: cfg.Port, GRPCPort: cfg.GRPCPort, PeerPort: cfg.PeerPort, RaftPort: cfg.RaftPort,
