@@ -362,7 +362,7 @@ func (s *Store) stop(node *raft.Raft) error {
 	within(s.cfg.CloseTimeout, func() { <-s.flownCh; <-s.managedCh; <-s.verifiedCh })
 	stopped := node.Shutdown()
 	if s.streams != nil { // Raft waits for answers, and a node that is frozen gives none
-		_ = s.streams.Close() // an error of the listener: it is told once more by release
+		s.streams.abort()
 	}
 	var err error
 	if !within(s.cfg.CloseTimeout, func() { err = stopped.Error() }) {

@@ -274,8 +274,14 @@ func (s *streams) Addr() net.Addr { return s.advertise }
 
 // Accept waits for another node to connect.
 func (s *streams) Accept() (net.Conn, error) {
-	c, err := s.Listener.Accept()
-	return s.track(c, err, false)
+	for {
+		c, err := s.Listener.Accept()
+		tracked, err := s.track(c, err, false)
+		if c != nil && errors.Is(err, net.ErrClosed) { // aborted: until Close nobody is served
+			continue
+		}
+		return tracked, err
+	}
 }
 
 // Dial connects to another node and says whom it means.
@@ -325,6 +331,12 @@ func (s *streams) track(c net.Conn, err error, greeted bool) (net.Conn, error) {
 
 // Close stops listening and dialing and closes every connection.
 func (s *streams) Close() error {
+	s.abort()
+	return s.Listener.Close()
+}
+
+// abort closes every connection, also those that are still made.
+func (s *streams) abort() {
 	s.mu.Lock()
 	s.end()
 	open := s.open
@@ -333,7 +345,6 @@ func (s *streams) Close() error {
 	for c := range open {
 		_ = c.Conn.Close()
 	}
-	return s.Listener.Close()
 }
 
 // Read reads from the connection; on one that was accepted, behind a greeting that
