@@ -105,6 +105,14 @@ func (g *group) publish(node, publisher string, instances ...*naming.Instance) {
 	})
 }
 
+// lose is what a node does when a connection is lost.
+func (g *group) lose(node, publisher string) {
+	c := g.cores[node]
+	c.local(g.now, func() {
+		c.publish(consistency.Publication{Service: service("s"), Publisher: publisher}, true)
+	})
+}
+
 // shows returns how many instances a node shows.
 func (g *group) shows(node string) int {
 	s, _ := g.cores[node].table.Service(service("s"))
@@ -247,6 +255,38 @@ func TestCore_WhoComesBackTakesItsAddressOver(t *testing.T) {
 	g.pass(4 * time.Minute)
 	require.Equal(t, 17, g.shows("n1"), "the last one did not come back")
 	g.equal()
+}
+
+// A client is elsewhere before the nodes know that its first one is dead. What it does
+// there counts, whenever that is known.
+func TestCore_WhoMovesBeforeTheDeathIsKnownLeavesNoOrphan(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after func(g *group)
+		shows         int
+	}{
+		"deregistered before": {func(g *group) { g.publish("n2", "d1") }, func(*group) {}, 19},
+		"lost after":          {func(*group) {}, func(g *group) { g.lose("n2", "d1") }, 19},
+		"lost before":         {func(g *group) { g.lose("n2", "d1") }, func(*group) {}, 20}, // it may be on its way from there, too
+		"still there":         {func(*group) {}, func(*group) {}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := groupOf(t, asIs, "n1", "n2", "n3")
+			g.fill("n3", 0, 4)
+			g.fill("n1", 100, 16)
+			g.pass(time.Second)
+			g.publish("n2", "d1", host(1))
+			g.pass(200 * time.Millisecond)
+			c.before(g)
+			g.pass(200 * time.Millisecond)
+			g.die("n3")
+			g.pass(time.Second)
+			c.after(g)
+			g.pass(time.Second)
+			require.Equal(t, c.shows, g.shows("n1"))
+			require.Equal(t, c.shows, g.shows("n2"))
+			g.equal()
+		})
+	}
 }
 
 // A client goes from one node to another, which a third one does not hear: there it is

@@ -305,9 +305,15 @@ func (c *core) withdraw(e *entry, now uint64, inferred bool) {
 func (c *core) claim(e *entry, registered consistency.Version) {
 	k := e.instance.Key()
 	for o := c.rows[e.service.row(k)]; o != nil; o = o.other {
-		if o != e && !o.tombstone && o.owner.gone() && !isAddress(o.publisher) && o.service == e.service &&
-			o.instance.Key() == k && o.version().Compare(registered) < 0 {
+		if o == e || o.tombstone || isAddress(o.publisher) || o.service != e.service ||
+			o.instance.Key() != k || o.version().Compare(registered) >= 0 {
+			continue
+		}
+		switch {
+		case o.owner.gone():
 			c.bury(o, true)
+		case e.tombstone && o.owner != c.self:
+			o.owner.noteWithdrawal(o, registered, c.now)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package distro
 import (
 	"slices"
 	"time"
+
+	"rollcall/consistency"
 )
 
 // lost tells why a node is not alive.
@@ -37,10 +39,29 @@ type orphan struct {
 	why      lost
 	votes    map[string]bool // the nodes that were refused by its port
 	swept    int             // the next bucket to sweep
+	looked   int             // buckets that were looked through for who is elsewhere already
+	// withdrawals are those of clients that were elsewhere while the owner was there:
+	// it may have been dead already.
+	withdrawals []withdrawal
 	// compared is when an answer to the last comparison began to be waited for.
 	compared     time.Time
 	comparedWith string
 }
+
+// withdrawal is the end of a registration at this node, of which another node had an
+// older one at the same address.
+type withdrawal struct {
+	consistency.Key                     // of the older one
+	registered      consistency.Version // the newer one
+	at              time.Time
+}
+
+// maxWithdrawals bounds the withdrawals of one owner that are remembered, and
+// withdrawalTime how long: until the death of a node is known to all.
+const (
+	maxWithdrawals = 4096
+	withdrawalTime = time.Minute
+)
 
 func (o *orphan) gone() bool { return !o.since.IsZero() }
 
@@ -77,7 +98,7 @@ func (c *core) assess(o *owned) {
 	p := c.peers[o.node]
 	if p != nil && p.alive && p.boot == o.boot {
 		delete(c.buried, o.origin)
-		o.orphan = orphan{compared: o.compared, comparedWith: o.comparedWith}
+		o.orphan = orphan{compared: o.compared, comparedWith: o.comparedWith, withdrawals: o.withdrawals}
 		return
 	}
 	why := silent
@@ -132,6 +153,7 @@ func (c *core) sweep() {
 	mass := c.mass()
 	for _, o := range slices.Clone(c.ordered) {
 		if !o.gone() {
+			o.forgetWithdrawals(c.now)
 			continue
 		}
 		if o.live == 0 && c.now.After(o.deadline) {
@@ -142,6 +164,7 @@ func (c *core) sweep() {
 			c.ordered = slices.DeleteFunc(c.ordered, func(x *owned) bool { return x == o })
 			continue
 		}
+		c.lookElsewhere(o)
 		if !contact {
 			continue
 		}
@@ -172,6 +195,62 @@ func (c *core) sweep() {
 			}
 		}
 	}
+}
+
+// noteWithdrawal remembers that a client that had e has withdrawn a newer registration.
+func (o *orphan) noteWithdrawal(e *entry, registered consistency.Version, now time.Time) {
+	if len(o.withdrawals) < maxWithdrawals {
+		k := consistency.Key{Service: e.service.key, Kind: consistency.KindInstance, Publisher: e.publisher, Instance: e.instance.Key()}
+		o.withdrawals = append(o.withdrawals, withdrawal{k, registered, now})
+	}
+}
+
+func (o *orphan) forgetWithdrawals(now time.Time) {
+	n := 0
+	for n < len(o.withdrawals) && now.Sub(o.withdrawals[n].at) > withdrawalTime {
+		n++
+	}
+	if o.withdrawals = o.withdrawals[n:]; len(o.withdrawals) == 0 {
+		o.withdrawals = nil
+	}
+}
+
+// lookElsewhere goes on with looking for clients that came to this node, or have left it
+// again, before their first node was known to be gone: what they had there is no more.
+func (c *core) lookElsewhere(o *owned) {
+	for _, w := range o.withdrawals {
+		s := c.services[w.Service]
+		if s == nil {
+			continue
+		}
+		if e := c.find(s, s.row(w.Instance), w.Publisher, w.Instance); e != nil && !e.tombstone && e.owner == o && e.version().Compare(w.registered) < 0 {
+			c.bury(e, true)
+		}
+	}
+	o.withdrawals = nil
+	for steps := 0; steps < stepsPerTick && o.looked < bucketCount; o.looked++ {
+		var next *entry
+		for e := o.buckets[o.looked].first; e != nil; e = next {
+			next = e.down
+			steps++
+			if !isAddress(e.publisher) && c.isElsewhere(e) {
+				c.bury(e, true)
+			}
+		}
+	}
+}
+
+// isElsewhere tells whether the client of an orphan has registered its address at this
+// node since.
+func (c *core) isElsewhere(orphan *entry) bool {
+	k := orphan.instance.Key()
+	for e := c.rows[orphan.service.row(k)]; e != nil; e = e.other {
+		if e != orphan && e.owner == c.self && !e.tombstone && e.service == orphan.service &&
+			e.instance.Key() == k && orphan.version().Compare(e.version()) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // sweepOne decides about one datum of an owner that is gone.
