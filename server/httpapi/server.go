@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -110,6 +109,7 @@ type Server struct {
 	log      *slog.Logger
 	listener net.Listener
 	http     *http.Server
+	abort    context.CancelFunc // ends the contexts of all requests
 	udp      *udp
 	wg       sync.WaitGroup
 	once     sync.Once
@@ -121,8 +121,11 @@ type Server struct {
 func New(cfg Config, l net.Listener, socket net.PacketConn, registry Registry, engine *push.Engine, log *slog.Logger) *Server {
 	s := &Server{cfg: cfg, registry: registry, log: log.With("component", "http"), listener: l}
 	s.udp = newUDP(socket, engine, log.With("component", "udp"))
+	var requests context.Context
+	requests, s.abort = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler:           s.routes(),
+		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // a body that never comes holds nothing for ever
 		IdleTimeout:       2 * time.Minute,
@@ -142,19 +145,33 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Close lets running requests finish, for a bounded time, and stops.
+// abortTime is how long requests whose time is over may take to say so.
+const abortTime = time.Second
+
+// Close lets running requests finish, for a bounded time, then has them give up what
+// they wait for, such as another node's answer, and stops.
 func (s *Server) Close() error {
 	s.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
-		defer cancel()
-		if err := s.http.Shutdown(ctx); err != nil {
-			s.closeErr = errors.Join(fmt.Errorf("close HTTP server: %w", err), s.http.Close())
+		err := s.shutdown(s.cfg.ShutdownTimeout)
+		s.abort()
+		if err != nil {
+			err = s.shutdown(abortTime)
+		}
+		if err != nil {
+			s.log.Warn("requests were cut off", "err", err)
+			s.closeErr = s.http.Close()
 		}
 		_ = s.listener.Close()
 		s.udp.close()
 		s.wg.Wait()
 	})
 	return s.closeErr
+}
+
+func (s *Server) shutdown(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return s.http.Shutdown(ctx)
 }
 
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
