@@ -46,7 +46,9 @@ type core struct {
 	ticked    time.Time // the last tick
 	calmAt    time.Time // after a pause of this node: it decides nothing before
 	settledAt time.Time // after a pause or a partition: nothing is taken away before
-	held      []held
+	// unsettledAt is when that was.
+	unsettledAt time.Time
+	held        []held
 
 	// What the present call leads to.
 	changes []consistency.Change
@@ -86,7 +88,7 @@ func (c *core) at(now time.Time) {
 	}
 	c.ticked = now
 	c.calmAt = now.Add(c.cfg.Grace)
-	c.settledAt = now.Add(afterPause)
+	c.unsettle(afterPause)
 	for _, p := range c.alive {
 		p.rootsAt = now
 	}
@@ -99,6 +101,11 @@ func (c *core) ahead() time.Duration {
 
 // settled tells whether what the other nodes did lately must have arrived.
 func (c *core) settled() bool { return !c.now.Before(c.settledAt) }
+
+// unsettle gives what the other nodes did lately some time to arrive.
+func (c *core) unsettle(d time.Duration) {
+	c.unsettledAt, c.settledAt = c.now, later(c.settledAt, c.now.Add(d))
+}
 
 // flush brings the changes to the readers.
 func (c *core) flush() {
@@ -129,7 +136,7 @@ func (c *core) handle(now time.Time, from string, m *message) {
 	p := c.peer(from)
 	p.heardAt = c.now
 	if p.told && !p.alive { // it knows sooner than this node that they are together again
-		c.settledAt = later(c.settledAt, c.now.Add(afterCut))
+		c.unsettle(afterCut)
 	}
 	switch m.kind {
 	case kindBatch:
@@ -196,7 +203,7 @@ func (c *core) observe(now time.Time, m Member) {
 	switch {
 	case m.Alive && !was:
 		if p.told { // it was here before
-			c.settledAt = later(c.settledAt, c.now.Add(afterCut))
+			c.unsettle(afterCut)
 		}
 		if p.lost = silent; p.heardAt.IsZero() { // one that was here before is to be heard again
 			p.heardAt = c.now

@@ -105,9 +105,9 @@ func (g *group) publish(node, publisher string, instances ...*naming.Instance) {
 	})
 }
 
-// lose is what a node does when a connection is lost.
-func (g *group) lose(node, publisher string) {
-	c := g.cores[node]
+// lose is what n2 does when a connection is lost.
+func (g *group) lose(publisher string) {
+	c := g.cores["n2"]
 	c.local(g.now, func() {
 		c.publish(consistency.Publication{Service: service("s"), Publisher: publisher}, true)
 	})
@@ -265,8 +265,8 @@ func TestCore_WhoMovesBeforeTheDeathIsKnownLeavesNoOrphan(t *testing.T) {
 		shows         int
 	}{
 		"deregistered before": {func(g *group) { g.publish("n2", "d1") }, func(*group) {}, 19},
-		"lost after":          {func(*group) {}, func(g *group) { g.lose("n2", "d1") }, 19},
-		"lost before":         {func(g *group) { g.lose("n2", "d1") }, func(*group) {}, 20}, // it may be on its way from there, too
+		"lost after":          {func(*group) {}, func(g *group) { g.lose("d1") }, 19},
+		"lost before":         {func(g *group) { g.lose("d1") }, func(*group) {}, 20}, // it may be on its way from there, too
 		"still there":         {func(*group) {}, func(*group) {}, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -437,6 +437,46 @@ func TestCore_APauseHoldsDeletionsBack(t *testing.T) {
 	g.pass(30 * time.Second)
 	require.True(t, n2.mayExpire())
 	g.equal()
+}
+
+// A node was paused and lost a client's connection, and then hears nothing of the node
+// that the client went to.
+func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
+	g := groupOf(t, asIs, "n1", "n2", "n3")
+	g.fill("n2", 0, 1)
+	g.pass(time.Second)
+	n2 := g.cores["n2"]
+	delete(g.cores, "n2") // it does not run
+	g.names = []string{"n1", "n3"}
+	g.pass(12 * time.Second)
+	g.publish("n1", "other", host(0))
+	g.cores["n2"], g.names = n2, []string{"n1", "n2", "n3"}
+	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
+	g.pass(100 * time.Millisecond)
+	g.lose("c0")
+	for range 60 {
+		g.pass(time.Second)
+		require.Equal(t, 1, g.shows("n2"))
+	}
+	g.drop = nil
+	g.pass(20 * time.Second)
+	require.Equal(t, 1, g.shows("n2"))
+	g.equal()
+
+	// A client that is nowhere is gone once all nodes were heard, or after as long as a
+	// silent one is waited for.
+	g.publish("n1", "other")
+	g.pass(time.Second)
+	require.Zero(t, g.shows("n2"))
+	g.publish("n2", "c1", host(1))
+	g.pass(time.Second)
+	n2.unsettle(afterCut)
+	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
+	g.lose("c1")
+	g.pass(2 * time.Minute)
+	require.Equal(t, 1, g.shows("n2"))
+	g.pass(90 * time.Second)
+	require.Zero(t, g.shows("n2"))
 }
 
 func TestCore_SilenceIsNotBelievedWhileANodeIsMissing(t *testing.T) {

@@ -66,6 +66,7 @@ type peer struct {
 	target     uint64 // its newest change when it was first heard
 	rooted     bool   // its roots were compared
 	heardAt    time.Time
+	completeAt time.Time            // it told how far it was, and all of that was here
 	newest     uint64               // its newest change that was heard of
 	ackAt      time.Time            // an acknowledgement is due then; zero: none
 	early      *message             // roots that came before it was known to be alive
@@ -291,7 +292,7 @@ func (c *core) know(p *peer, tail uint64) {
 	}
 	p.known, p.target = true, tail
 	if c.loaded && tail > 0 { // it has lived elsewhere
-		c.settledAt = later(c.settledAt, c.now.Add(afterCut))
+		c.unsettle(afterCut)
 	}
 }
 

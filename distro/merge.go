@@ -353,9 +353,28 @@ func (c *core) hold(e *entry, d datum) bool {
 	return true
 }
 
+// lacksSome tells whether there is a node that has not been heard to the end since this
+// one was paused or cut off: the next fault has come before what the first one delayed. It
+// is waited for as long as for a node that is silent.
+func (c *core) lacksSome() bool {
+	if c.now.Sub(c.unsettledAt) > c.cfg.GraceSilent {
+		return false
+	}
+	for _, p := range c.peers {
+		if (p.alive || p.lost == silent && p.lostAt.After(c.unsettledAt)) && p.completeAt.Before(c.unsettledAt) {
+			return true
+		}
+	}
+	return false
+}
+
 // settle lets the tombstones that were held back take effect.
 func (c *core) settle() {
 	if len(c.held) == 0 || !c.settled() {
+		return
+	}
+	if c.lacksSome() {
+		c.settledAt = c.now.Add(time.Second)
 		return
 	}
 	all := c.held
