@@ -125,7 +125,7 @@ bench: $(BENCHSTAT) ## benchmarks (BENCH=regexp, BENCHTIME=1s or 1x), compared w
 	  [ $${#pkgs[@]} -gt 0 ] || { echo 'no benchmarks'; exit 0; }; \
 	  $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -timeout 60m "$${pkgs[@]}" | tee bin/bench.txt
 	@echo; echo 'Ratios, allocations and memory beside docs/benchmarks/baseline.txt:'
-	@$(BENCHSTAT) -filter '$(STEADY)' docs/benchmarks/baseline.txt bin/bench.txt
+	@$(BENCHSTAT) -filter '$(STEADY)' $(wildcard docs/benchmarks/baseline.txt) bin/bench.txt
 
 .PHONY: bench-baseline
 bench-baseline: ## keep the results of the last `make bench` as those to compare with
