@@ -91,6 +91,7 @@ func (d *DataStore) applyLocked(group []Change) {
 		delete(s.publishers, publisher)
 	} else {
 		s.publishers[publisher] = slices.Clip(records)
+		s.metadata = records[0].instance.Metadata
 	}
 	d.countLocked(k, s, len(records)-len(old))
 }

@@ -407,6 +407,9 @@ func statCounts(f *fixture) {
 		require.Equal(f, c.want > 0, st.Exists)
 		require.Equal(f, c.want, st.Instances)
 	}
+	with := host(7, 1).With(func(i *naming.Instance) { i.Metadata = map[string]string{"k": "v"} })
+	f.publish(svc, "p", with)
+	require.Equal(f, with.Metadata, f.Stat(svc).Metadata)
 }
 
 func servicesSorted(f *fixture) {
