@@ -102,7 +102,8 @@
 // that, chosen for each datum among those that are alive by rendezvous hashing, while
 // it is in contact with a Raft leader; the hash of a datum is its place in that time,
 // so that a service shrinks evenly, and from the moment that it may, should that be
-// later. (A share of 5 % of a service in a second, as once, left it 20 s longer.) Of what silent nodes own nothing is removed for 10 min if it is more than
+// later. (A share of 5 % of a service in a second, as once, left it 20 s longer.) Of
+// what silent nodes own nothing is removed for 10 min if it is more than
 // 30 % of all, and more than one and a half times the even part of one node: a node
 // of three has 33 %. Datums of clients over HTTP are no orphans; their next owner
 // writes them anew, at the next larger version, when the one that wrote them has been

@@ -12,9 +12,8 @@ import (
 
 // readPublication reads an encoded operation that publishes. ok is false for every
 // other one, and for one that is not exactly as [encodeOperation] makes it: then the
-// library reads it. Nearly all writes are publications, and each node reads every one:
-// this takes a third of the library's time and a fifth of its memory. All texts are
-// parts of one copy of the operation.
+// library reads it. Nearly all writes are publications, and each node reads every one.
+// All texts are parts of one copy of the operation.
 func readPublication(b []byte) (p consistency.Publication, request []byte, ok bool) {
 	op := parts{text: string(b), rest: b}
 	found := false
