@@ -120,14 +120,14 @@ func TestChaos(t *testing.T) {
 	t.Logf("seed %d: repeat with ROLLCALL_TEST_SEED=%d", seed, seed)
 	c := &chaos{random: rand.New(rand.NewPCG(seed, 1)), started: make(map[string]int)}
 	var options []Option
+	missing := networkMissing()
 	t.Run("network", func(sub *testing.T) {
-		if os.Getuid() == 0 {
-			c.network = StartNetwork(t)
-		} else {
-			sub.Skip("SKIP: without root there are no faults of the network")
+		if missing != "" {
+			sub.Skip("SKIP: there are no faults of the network: " + missing)
 		}
 	})
-	if c.network != nil {
+	if missing == "" {
+		c.network = StartNetwork(t)
 		options = append(options, c.network.On())
 	}
 	c.Cluster = StartCluster(t, 3, options...)

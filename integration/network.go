@@ -34,17 +34,25 @@ type Network struct {
 //nolint:gochecknoglobals // the networks of one process have different addresses
 var networks atomic.Int32
 
+// networkMissing tells why there can be no network of namespaces here; empty: there can.
+func networkMissing() string {
+	if os.Getuid() != 0 {
+		return "network namespaces need root"
+	}
+	for _, tool := range []string{"ip", "iptables"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return tool + " is not installed (iproute2, iptables)"
+		}
+	}
+	return ""
+}
+
 // StartNetwork makes a network that ends with the test. Where it cannot, the test
 // is skipped.
 func StartNetwork(tb testing.TB) *Network {
 	tb.Helper()
-	if os.Getuid() != 0 {
-		tb.Skip("SKIP: network namespaces need root")
-	}
-	for _, tool := range []string{"ip", "iptables"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			tb.Skipf("SKIP: %s is not installed (iproute2, iptables)", tool)
-		}
+	if missing := networkMissing(); missing != "" {
+		tb.Skip("SKIP: " + missing)
 	}
 	n := &Network{third: int(networks.Add(1)) + os.Getpid()%50*4, hosts: make(map[*Node]string)}
 	n.tag = fmt.Sprintf("rc%x-%d", os.Getpid(), n.third)

@@ -70,13 +70,14 @@ func grown(b *testing.B, thing string, n int, fill func()) (each float64) {
 // connection with its stream takes in memory.
 func BenchmarkMemoryConnection(b *testing.B) {
 	setup := encode(b, wire.TypeConnectionSetup, setupBody)
+	answer := encode(b, "SetupAckResponse", `{"resultCode":200,"requestId":"1","success":true}`)
 	measure := func(b *testing.B, address string) (each float64) {
 		b.Helper()
 		n := affordable(b, 2000)
 		once(b, func() {
 			each = grown(b, "conn", n, func() {
 				for range n {
-					conn, err := openIdle(b.Context(), address, setup)
+					conn, err := openIdle(b.Context(), address, setup, answer)
 					require.NoError(b, err)
 					b.Cleanup(func() { _ = conn.Close() })
 				}
@@ -95,8 +96,9 @@ func BenchmarkMemoryConnection(b *testing.B) {
 
 // openIdle opens a connection and its stream in the fewest bytes of HTTP/2 (RFC
 // 9113, header fields of RFC 7541 without compression) and waits for the answer to
-// the setup: a gRPC client in this process would weigh more than what is measured.
-func openIdle(ctx context.Context, address string, setup []byte) (net.Conn, error) {
+// the setup, which it answers: a gRPC client in this process would weigh more than what
+// is measured.
+func openIdle(ctx context.Context, address string, setup, answer []byte) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -127,16 +129,24 @@ func openIdle(ctx context.Context, address string, setup []byte) (net.Conn, erro
 			header = append(append(header, byte(len(text))), text...)
 		}
 	}
-	message := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(setup)))
+	message := func(body []byte) {
+		prefix := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body)))
+		frame(typeData, 0, streamID, append(prefix, body...))
+	}
 	frame(typeSettings, 0, 0, nil)
 	frame(typeHeaders, endHeaders, streamID, header)
-	frame(typeData, 0, streamID, append(message, setup...))
+	message(setup)
 	_, err = conn.Write(out)
 	var got []byte
 	for buf := make([]byte, 1024); err == nil && !bytes.Contains(got, []byte("Setup")); {
 		var n int
 		n, err = conn.Read(buf)
 		got = append(got, buf[:n]...)
+	}
+	if err == nil {
+		out = out[:0]
+		message(answer)
+		_, err = conn.Write(out)
 	}
 	if err != nil {
 		_ = conn.Close()

@@ -342,7 +342,7 @@ func (c *conn) read(ss grpc.ServerStream) {
 		}
 		c.touch()
 		if p.Type == wire.TypeConnectionSetup {
-			c.setup(p)
+			c.aside(func() { c.setup(p) })
 			continue
 		}
 		var ack wire.Ack
@@ -352,6 +352,17 @@ func (c *conn) read(ss grpc.ServerStream) {
 		}
 		c.acked(ack.Seq(), ack.OK())
 	}
+}
+
+// aside runs fn on a goroutine of its own and waits for it: a stack that grew for what
+// is done once would stay with the reader as long as the connection does, 4 KB for each.
+func (c *conn) aside(fn func()) {
+	done := make(chan struct{})
+	c.server.wg.Go(func() {
+		defer close(done)
+		fn()
+	})
+	<-done
 }
 
 // acked takes the answer to what the server sent.

@@ -30,7 +30,8 @@
 //
 //   - the acceptor, started by [Server.Start] (the library's own go with it).
 //   - per stream: the library's handler goroutine writes, a reader goroutine reads
-//     what the client sends. Both end with the stream; [Server.Close] waits.
+//     what the client sends. Both end with the stream; [Server.Close] waits. The setup
+//     is read by one more, which ends with that: its deep stack would stay.
 //   - per connection a timer of the runtime looks for silence, and per fuzzy watch
 //     another for what is not acknowledged; no goroutine waits.
 //
