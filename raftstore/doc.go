@@ -71,7 +71,8 @@
 //   - collect (batcher) hands results to the callers, until nothing is under way.
 //   - awaitReady makes the store ready once, then ends.
 //   - takeSnapshots takes a snapshot when many bytes were written, until Close.
-//   - tellCommits, one for each follower that is sent entries: until that ends.
+//   - relay and tellCommits (pipeline), for each follower that is sent entries: until
+//     that ends.
 //   - readTable writes a backup that no snapshot on disk holds, until that is read.
 //   - The library's: main loop, FSM, snapshots, transport, two per peer. Listeners
 //     of ServiceChanged are called by the FSM's.
@@ -113,6 +114,10 @@
 //     Generated code (vtprotobuf 0.6.0) gave nothing, and its releases lag behind.
 //   - When Raft has been told to stop, its connections are closed at once: it waits for
 //     its requests, and a peer that is frozen answers none for ten seconds.
+//   - A pipeline to a follower ends with the first refusal. The library (v1.8.0) leaves
+//     its sender behind, waiting for ever, when entries are under way behind a refused
+//     one: after a change of leader that holds up the end of the process, and a follower
+//     that refused for another reason, as with a full disk, would be sent nothing more.
 //   - No log cache: it made no difference with three nodes, and would pin a thousand
 //     entries of up to 128 KB in memory.
 //   - Raft's configuration has the server's id in place of an address. The design had

@@ -59,8 +59,9 @@ func (t *readdressed) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddr
 	if err != nil {
 		return nil, err
 	}
-	p := &pipeline{AppendPipeline: in, s: t.s}
+	p := &pipeline{AppendPipeline: in, s: t.s, answerCh: make(chan raft.AppendFuture), closedCh: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(t.s.ctx)
+	t.s.wg.Go(p.relay)
 	t.s.wg.Go(func() {
 		p.tellCommits(func(args *raft.AppendEntriesRequest) {
 			_ = t.Transport.AppendEntries(id, t.address(id, to), args, new(raft.AppendEntriesResponse))
@@ -72,12 +73,42 @@ func (t *readdressed) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddr
 // pipeline sends nothing while the node hangs. And it tells the follower soon how
 // far the log is committed when no entry follows that would say so: the library says
 // it 50 to 100 ms later, and whoever wrote through the follower would wait for that.
+//
+// It also ends with the first refusal. The library takes no further answer then, and
+// its sender would wait for ever to hand over an entry behind that one: it would never
+// send to this follower again, and hold up the end of the store.
 type pipeline struct {
 	raft.AppendPipeline
-	s      *Store
-	sent   atomic.Pointer[raft.AppendEntriesRequest] // the last one, as if it had no entries
-	ctx    context.Context                           // until Close
-	cancel context.CancelFunc
+	s        *Store
+	sent     atomic.Pointer[raft.AppendEntriesRequest] // the last one, as if it had no entries
+	answerCh chan raft.AppendFuture
+	closedCh chan struct{}
+	closing  sync.Once
+	ctx      context.Context // until Close, or the store's
+	cancel   context.CancelFunc
+}
+
+// Consumer returns the answers; the last one is the first refusal.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answerCh }
+
+// relay hands the answers on until the first refusal, or Close.
+func (p *pipeline) relay() {
+	for {
+		select {
+		case future := <-p.AppendPipeline.Consumer():
+			select {
+			case p.answerCh <- future:
+			case <-p.closedCh:
+				return
+			}
+			if !future.Response().Success { // or no answer came
+				_ = p.AppendPipeline.Close()
+				return
+			}
+		case <-p.closedCh:
+			return
+		}
+	}
 }
 
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
@@ -98,6 +129,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 // Close ends the pipeline.
 func (p *pipeline) Close() error {
 	p.cancel()
+	p.closing.Do(func() { close(p.closedCh) })
 	return p.AppendPipeline.Close()
 }
 

@@ -190,3 +190,64 @@ func TestStore_ThreeNodesOverTCP(t *testing.T) {
 		t.Logf("closed after %s", time.Since(begin))
 	}
 }
+
+// A follower that refuses an entry ends the pipeline, although more entries are under way
+// to it: the library's reader of answers ends with the first refusal, and the entries
+// behind it must not wait for a reader for ever. What sent them would never send again.
+func TestPipeline_EndsWithARefusal(t *testing.T) {
+	follower, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, wait, io.Discard)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, follower.Close()) }()
+	leader, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, wait, io.Discard)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, leader.Close()) }()
+	const accepted = 3
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer close(done)
+	others.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case rpc := <-follower.Consumer():
+				rpc.Respond(&raft.AppendEntriesResponse{Term: 2, Success: n < accepted}, nil)
+			case <-done:
+				return
+			}
+		}
+	})
+	cfg := DefaultConfig()
+	cfg.Dir, cfg.Bind = t.TempDir(), "127.0.0.1:0"
+	s, err := New(cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	p, err := (&readdressed{Transport: leader, s: s}).AppendEntriesPipeline("f", follower.LocalAddr())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+
+	send := func() error {
+		_, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: 1}, new(raft.AppendEntriesResponse))
+		return err
+	}
+	for n := range accepted {
+		require.NoError(t, send())
+		require.True(t, (<-p.Consumer()).Response().Success, "entry %d", n)
+	}
+	require.NoError(t, send())
+	require.False(t, (<-p.Consumer()).Response().Success) // the library reads no further
+	ended := make(chan error, 1)
+	others.Go(func() {
+		var err error
+		for err == nil {
+			err = send()
+		}
+		ended <- err
+	})
+	select {
+	case err := <-ended:
+		require.Error(t, err)
+	case <-time.After(wait):
+		require.NoError(t, p.Close()) // lets the sender go
+		require.Fail(t, "an entry waits for ever")
+	}
+}
