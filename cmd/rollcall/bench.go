@@ -37,11 +37,12 @@ func newBench() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSliceVar(&cfg.Servers, "server", cfg.Servers, "servers, host:port of HTTP, separated by commas")
+	f.StringSliceVar(&cfg.Beside, "beside", nil, "other servers, host:port of HTTP: the same is measured at each, in turns with the first")
 	f.StringVarP(&t.output, "output", "o", t.output, "table or json")
 	f.IntVar(&cfg.Connections, "connections", cfg.Connections, "connections, spread over the servers")
 	f.IntVar(&cfg.Workers, "workers", cfg.Workers, "calls under way on each connection of gRPC")
-	f.IntVar(&cfg.Instances, "instances", cfg.Instances, "instances of the service that is queried or watched")
-	f.IntVar(&cfg.Subscribers, "subscribers", cfg.Subscribers, "subscribers of scenario fanout")
+	f.IntVar(&cfg.Instances, "instances", cfg.Instances, "instances of the service that is queried or watched; of scenario fill in all")
+	f.IntVar(&cfg.Subscribers, "subscribers", cfg.Subscribers, "subscribers of scenario fanout, subscriptions of scenario fill")
 	f.IntVar(&cfg.Slow, "slow", cfg.Slow, "further subscribers of scenario fanout, which read nothing")
 	f.IntVar(&cfg.Rate, "rate", cfg.Rate, "calls per second in all; 0: as many as are answered")
 	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long to measure")
@@ -73,24 +74,37 @@ func scenarios() string {
 
 func printResult(w io.Writer, r *bench.Result) {
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	row("SCENARIO\tCALLS\tERRORS\tPER SECOND")
-	row("%s\t%d\t%d\t%.0f", r.Scenario, r.Calls, r.Errors, r.Rate)
+	all := append([]*bench.Result{r}, r.Beside...)
 	if r.Limit != nil {
-		row("%s\t%d\t%d\t%.0f", r.Limit.Scenario, r.Limit.Calls, r.Limit.Errors, r.Limit.Rate)
+		all = append(all, r.Limit)
+	}
+	who := func(x *bench.Result) string {
+		if x == r.Limit {
+			return x.Scenario
+		}
+		return strings.Join(x.Servers, ",")
+	}
+	row("%s AT\tCALLS\tERRORS\tPER SECOND", strings.ToUpper(r.Scenario))
+	for _, x := range all {
+		row("%s\t%d\t%d\t%.0f", who(x), x.Calls, x.Errors, x.Rate)
 	}
 	row("")
 	row("TIME (ms)\tMEAN\tP50\tP90\tP99\tP99.9\tMAX")
-	all := r.Times
-	if r.Limit != nil {
-		for _, t := range r.Limit.Times {
-			t.What = "bare " + t.What
-			all = append(all, t)
+	for _, x := range all {
+		for _, t := range x.Times {
+			what := t.What
+			if len(all) > 1 {
+				what += " at " + who(x)
+			}
+			row("%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f", what, t.Mean, t.P50, t.P90, t.P99, t.P999, t.Max)
 		}
 	}
-	for _, t := range all {
-		row("%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f", t.What, t.Mean, t.P50, t.P90, t.P99, t.P999, t.Max)
-	}
 	row("")
+	for _, x := range r.Beside {
+		if x.Ratio > 0 {
+			row("ratio to %s\t%.2f", who(x), x.Ratio)
+		}
+	}
 	if r.Limit != nil {
 		row("ratio to the bare server\t%.2f", r.Ratio)
 	}
@@ -100,7 +114,9 @@ func printResult(w io.Writer, r *bench.Result) {
 	if r.CPU > 0 {
 		row("the server used\t%.2f cores, %d MB", r.CPU, r.RSS>>20)
 	}
-	if r.Error != "" {
-		row("an error\t%s", r.Error)
+	for _, x := range all {
+		if x.Error != "" {
+			row("an error of %s\t%s", who(x), x.Error)
+		}
 	}
 }

@@ -18,11 +18,12 @@ import (
 // Config of one measurement. Start from [DefaultConfig].
 type Config struct {
 	Servers     []string // host:port of HTTP; gRPC is at port + 1000
+	Beside      []string // further servers, each measured for itself in turns with the others
 	Scenario    string   // see [Scenarios]
 	Connections int      // of gRPC, or workers over HTTP; each works by itself
 	Workers     int      // calls under way on one connection of gRPC
-	Instances   int      // of the service that is asked for or watched
-	Subscribers int      // of scenario fanout
+	Instances   int      // of the service that is asked for or watched; of scenario fill in all
+	Subscribers int      // of scenario fanout; subscriptions of scenario fill
 	Slow        int      // further subscribers of scenario fanout, which read nothing
 	Rate        int      // calls per second of all workers; 0: as many as are answered
 	Duration    time.Duration
@@ -61,7 +62,11 @@ func (c Config) Validate() error {
 	check(len(c.Servers) > 0, "servers are missing: give host:port")
 	check(c.Connections > 0, "connections is %d: it must be above zero", c.Connections)
 	check(c.Workers > 0, "workers is %d: it must be above zero", c.Workers)
-	check(c.Instances > 0 && c.Instances <= 100_000, "instances is %d: it must be from 1 to 100000", c.Instances)
+	most := 100_000
+	if c.Scenario == scenarioFill {
+		most = 10_000_000
+	}
+	check(c.Instances > 0 && c.Instances <= most, "instances is %d: it must be from 1 to %d", c.Instances, most)
 	check(c.Subscribers > 0, "subscribers is %d: it must be above zero", c.Subscribers)
 	check(c.Slow >= 0 && c.Rate >= 0, "slow is %d and rate is %d: they must not be negative", c.Slow, c.Rate)
 	check(c.Duration > 0, "duration is %v: it must be above zero", c.Duration)
@@ -80,7 +85,7 @@ type Scenario struct {
 
 // Scenarios returns all kinds of load, in the order in which they are listed.
 func Scenarios() []Scenario {
-	calls := func(name, does string, make func(context.Context, Config) (*load, error)) Scenario {
+	calls := func(name, does string, make preparation) Scenario {
 		return Scenario{Name: name, Does: does, limit: true, run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return measureCalls(ctx, cfg, make)
 		}}
@@ -93,13 +98,15 @@ func Scenarios() []Scenario {
 		calls("subscribe", "gRPC subscription and its end in turns", subscribeLoad),
 		calls("http-register", "HTTP registrations", httpRegisterLoad("true")),
 		calls("persistent", "HTTP registrations of persistent instances", httpRegisterLoad("false")),
+		calls("grpc-persistent", "gRPC registrations of persistent instances", persistentLoad),
 		calls("list", "HTTP queries of a service", listLoad),
 		calls("beat", "HTTP heartbeats", beatLoad),
 		{Name: "mixed", Does: "all of these but persistent at once, best at a --rate", run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return measureCalls(ctx, cfg, mixedLoad)
 		}},
-		{Name: "fanout", Does: "one change to all subscribers of a service, again and again", run: fanout},
-		{Name: "propagation", Does: "a registration at the first server to a subscriber of the last", run: propagation},
+		{Name: "fanout", Does: "one change to all subscribers of a service, again and again", run: oneByOne(fanout)},
+		{Name: "propagation", Does: "a registration at the first server to a subscriber of the last", run: oneByOne(propagation)},
+		{Name: scenarioFill, Does: "--instances, ten in a service, and --subscribers; then nothing, to tell what --pid uses", run: oneByOne(fill)},
 	}
 }
 
@@ -114,19 +121,20 @@ func find(name string) *Scenario {
 
 // Result is what was measured. Times are milliseconds.
 type Result struct {
-	Scenario string   `json:"scenario"`
-	Servers  []string `json:"servers"`
-	Calls    int64    `json:"calls"`
-	Errors   int64    `json:"errors"`
-	Error    string   `json:"error,omitempty"` // one of them
-	Seconds  float64  `json:"seconds"`
-	Rate     float64  `json:"rate"` // calls per second
-	Times    []Time   `json:"times"`
-	Limit    *Result  `json:"limit,omitempty"` // the bare server
-	Ratio    float64  `json:"ratio,omitempty"` // of the rates
-	Syncs    float64  `json:"syncs,omitempty"` // of 4 KB per second, with the limit of persistent writes
-	CPU      float64  `json:"cpu,omitempty"`   // of the server, cores
-	RSS      int64    `json:"rss,omitempty"`   // of the server at the end, bytes
+	Scenario string    `json:"scenario"`
+	Servers  []string  `json:"servers"`
+	Calls    int64     `json:"calls"`
+	Errors   int64     `json:"errors"`
+	Error    string    `json:"error,omitempty"` // one of them
+	Seconds  float64   `json:"seconds"`
+	Rate     float64   `json:"rate"` // calls per second; of several turns the median
+	Times    []Time    `json:"times"`
+	Limit    *Result   `json:"limit,omitempty"`  // the bare server
+	Ratio    float64   `json:"ratio,omitempty"`  // of the rates: to the bare server's, or of the first server's to this one's
+	Beside   []*Result `json:"beside,omitempty"` // the other servers
+	Syncs    float64   `json:"syncs,omitempty"`  // of 4 KB per second, with the limit of persistent writes
+	CPU      float64   `json:"cpu,omitempty"`    // of the server, cores
+	RSS      int64     `json:"rss,omitempty"`    // of the server at the end, bytes
 }
 
 // Time is how long something took.
@@ -140,10 +148,10 @@ type Time struct {
 	Max  float64 `json:"max"`
 }
 
-// Run measures. It blocks for the warm-up and the duration, with limits for twice the
-// duration and ten times the warm-up, and as long as the preparation takes. Errors are a configuration that cannot be, a
-// server that is not reached or refuses the preparation, and the end of ctx; calls that
-// fail are counted.
+// Run measures. It blocks for the warm-up and the duration of each server, the bare one
+// included, and as long as the preparation takes; several servers take turns, each with a
+// warm-up. Errors are a configuration that cannot be, a server that is not reached or
+// refuses the preparation, and the end of ctx; calls that fail are counted.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -170,7 +178,8 @@ func times(what string, h *hdrhistogram.Histogram) Time {
 
 // load is what workers do.
 type load struct {
-	kind    string // grpc, http or raft: of the bare server
+	kind    string // of the bare server, see [ServeLimit]
+	onDisk  bool   // what is written is made safe on a disk
 	answer  []byte // what one call was answered with, for the limit
 	workers []worker
 	close   func()
@@ -182,51 +191,105 @@ type worker struct {
 	call func(ctx context.Context) error
 }
 
-// limitRounds is how often the server and the bare one take turns: what else the
-// machine does meets both.
-const limitRounds = 5
+// preparation makes a load on the servers of a configuration.
+type preparation func(context.Context, Config) (*load, error)
 
-// measureCalls measures a load, and in turns with it the bare limit.
-func measureCalls(ctx context.Context, cfg Config, prepare func(context.Context, Config) (*load, error)) (*Result, error) {
-	l, err := prepare(ctx, cfg)
-	if err != nil {
+// turns is how often several servers are measured: what else the machine does meets all.
+const turns = 5
+
+// contender is a server, or several nodes of one kind, that is measured.
+type contender struct {
+	cfg  Config
+	load *load
+	came *tally
+}
+
+// measureCalls measures a load, in turns with the servers beside and the bare limit.
+func measureCalls(ctx context.Context, cfg Config, prepare preparation) (*Result, error) {
+	var all []*contender
+	defer func() {
+		for _, c := range all {
+			c.load.close()
+		}
+	}()
+	enter := func(cfg Config, prepare preparation) error {
+		l, err := prepare(ctx, cfg)
+		if err == nil {
+			all = append(all, &contender{cfg, l, newTally()})
+		}
+		return err
+	}
+	if err := enter(cfg, prepare); err != nil {
 		return nil, err
 	}
-	defer l.close()
-	served := newTally()
-	if !cfg.Limits {
-		if err := served.drive(ctx, cfg, l); err != nil {
+	for _, server := range cfg.Beside {
+		if err := enter(cfg.at(server), prepare); err != nil {
 			return nil, err
 		}
-		return served.result(cfg), nil
 	}
-	bare, err := startLimit(ctx, l.kind, l.answer)
-	if err != nil {
-		return nil, err
-	}
-	defer bare.stop()
-	same := cfg
-	same.Servers, same.PID, same.Scenario = []string{bare.addr}, 0, "bare "+l.kind+" server"
-	cfg.Duration /= limitRounds
-	same.Duration = cfg.Duration
-	limitLoad, err := bareLoad(ctx, same, l.kind)
-	if err != nil {
-		return nil, err
-	}
-	defer limitLoad.close()
-	limited := newTally()
-	for range limitRounds {
-		if err := errors.Join(served.drive(ctx, cfg, l), limited.drive(ctx, same, limitLoad)); err != nil {
+	first := all[0].load
+	if cfg.Limits {
+		bare, err := startLimit(ctx, first.kind, first.answer)
+		if err != nil {
+			return nil, err
+		}
+		defer bare.stop()
+		own := cfg.at(bare.addr)
+		own.Scenario = "bare " + first.kind + " server"
+		if err := enter(own, bareLoad(first.kind)); err != nil {
 			return nil, err
 		}
 	}
-	r := served.result(cfg)
-	r.Limit = limited.result(same)
-	r.Ratio = r.Rate / r.Limit.Rate
-	if l.kind == "raft" {
+	rounds := 1
+	if len(all) > 1 {
+		rounds = turns
+	}
+	for range rounds {
+		for _, c := range all {
+			c.cfg.Duration = cfg.Duration / time.Duration(rounds)
+			if err := c.came.drive(ctx, c.cfg, c.load); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r := all[0].came.result(cfg)
+	for n, c := range all[1:] {
+		other := c.came.result(c.cfg)
+		if n < len(cfg.Beside) {
+			other.Ratio = r.Rate / other.Rate
+			r.Beside = append(r.Beside, other)
+			continue
+		}
+		r.Limit, r.Ratio = other, r.Rate/other.Rate
+	}
+	var err error
+	if cfg.Limits && first.onDisk {
 		r.Syncs, err = syncRate()
 	}
 	return r, err
+}
+
+// at is the same measurement of another server, of which no process is known.
+func (c Config) at(server string) Config {
+	c.Servers, c.Beside, c.PID = []string{server}, nil, 0
+	return c
+}
+
+// oneByOne is a scenario that measures the servers beside after the first.
+func oneByOne(run func(context.Context, Config) (*Result, error)) func(context.Context, Config) (*Result, error) {
+	return func(ctx context.Context, cfg Config) (*Result, error) {
+		r, err := run(ctx, cfg)
+		for _, server := range cfg.Beside {
+			if err != nil {
+				return nil, err
+			}
+			var other *Result
+			if other, err = run(ctx, cfg.at(server)); err == nil {
+				r.Beside = append(r.Beside, other)
+			}
+		}
+		return r, err
+	}
 }
 
 // tally is what came of a load so far.
@@ -234,6 +297,7 @@ type tally struct {
 	calls, failed atomic.Int64
 	failure       atomic.Pointer[error]
 	measured      time.Duration
+	rates         []float64 // of each turn, calls per second
 	cpu           time.Duration
 	rss           int64
 
@@ -245,7 +309,7 @@ func newTally() *tally { return &tally{times: make(map[string]*hdrhistogram.Hist
 
 // drive lets the workers work for the warm-up and the duration.
 func (t *tally) drive(ctx context.Context, cfg Config, l *load) error {
-	began := time.Now()
+	began, callsBefore := time.Now(), t.calls.Load()
 	from, until := began.Add(cfg.WarmUp), began.Add(cfg.WarmUp+cfg.Duration)
 	var pace time.Duration // between two calls of one worker
 	if cfg.Rate > 0 {
@@ -296,6 +360,7 @@ func (t *tally) drive(ctx context.Context, cfg Config, l *load) error {
 	workers.Wait()
 	_, _ = fmt.Fprintln(cfg.Progress)
 	t.measured += cfg.Duration
+	t.rates = append(t.rates, float64(t.calls.Load()-callsBefore)/cfg.Duration.Seconds())
 	t.cpu += after - before
 	t.rss = rss
 	return ctx.Err()
@@ -305,7 +370,7 @@ func (t *tally) result(cfg Config) *Result {
 	seconds := t.measured.Seconds()
 	r := &Result{
 		Scenario: cfg.Scenario, Servers: cfg.Servers, Calls: t.calls.Load(), Errors: t.failed.Load(), Seconds: seconds,
-		Rate: float64(t.calls.Load()) / seconds, CPU: t.cpu.Seconds() / seconds, RSS: t.rss,
+		Rate: median(t.rates), CPU: t.cpu.Seconds() / seconds, RSS: t.rss,
 	}
 	for _, what := range slices.Sorted(maps.Keys(t.times)) {
 		r.Times = append(r.Times, times(what, t.times[what]))
@@ -314,6 +379,11 @@ func (t *tally) result(cfg Config) *Result {
 		r.Error = (*err).Error()
 	}
 	return r
+}
+
+// median returns the middle one of the values; of an even number the upper one.
+func median(values []float64) float64 {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
 // pause waits; false when ctx ended before.

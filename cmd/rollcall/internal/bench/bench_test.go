@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
@@ -80,7 +81,7 @@ func TestRun_EveryScenario(t *testing.T) {
 
 func TestRun_Limits(t *testing.T) {
 	addr := node(t)
-	for _, name := range []string{"query", "list", "persistent"} {
+	for _, name := range []string{"query", "list", "persistent", "grpc-persistent"} {
 		cfg := short(addr, name)
 		cfg.Limits = true
 		r, err := Run(t.Context(), cfg)
@@ -88,8 +89,65 @@ func TestRun_Limits(t *testing.T) {
 		require.Positive(t, r.Limit.Calls, name)
 		require.Zero(t, r.Limit.Errors, r.Limit.Error)
 		require.InDelta(t, r.Rate/r.Limit.Rate, r.Ratio, 1e-9)
-		require.Equal(t, name == "persistent", r.Syncs > 0)
+		require.Equal(t, strings.Contains(name, "persistent"), r.Syncs > 0)
 	}
+}
+
+func TestRun_Beside(t *testing.T) {
+	addr, other := node(t), node(t)
+	for _, name := range []string{"query", "fill"} {
+		cfg := short(addr, name)
+		cfg.Beside = []string{other}
+		cfg.Limits = name == "query"
+		r, err := Run(t.Context(), cfg)
+		require.NoError(t, err)
+		require.Equal(t, []string{addr}, r.Servers)
+		require.Len(t, r.Beside, 1)
+		beside := r.Beside[0]
+		require.Equal(t, []string{other}, beside.Servers)
+		require.Positive(t, beside.Calls)
+		require.Zero(t, beside.RSS, "its process is not known")
+		if name == "query" {
+			require.InDelta(t, r.Rate/beside.Rate, beside.Ratio, 1e-9)
+			require.InDelta(t, r.Rate/r.Limit.Rate, r.Ratio, 1e-9)
+		}
+	}
+	cfg := short(addr, "query")
+	cfg.Beside = []string{"127.0.0.1:1"}
+	_, err := Run(t.Context(), cfg)
+	require.ErrorContains(t, err, "connect to 127.0.0.1:1")
+}
+
+// Every instance and subscription that fill is asked for is there while it lasts.
+func TestRun_FillsTheServer(t *testing.T) {
+	addr := node(t)
+	cfg := short(addr, "fill")
+	cfg.Instances, cfg.Subscribers, cfg.Duration = 105, 30, 2*time.Second
+	var result *Result
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		result, err = Run(t.Context(), cfg)
+		done <- err
+	}()
+	metric := func(name string) (value string) {
+		r, err := http.Get("http://" + addr + "/metrics") //nolint:noctx // in a test
+		require.NoError(t, err)
+		defer func() { _ = r.Body.Close() }()
+		lines := bufio.NewScanner(r.Body)
+		for lines.Scan() {
+			if text, found := strings.CutPrefix(lines.Text(), name+" "); found {
+				return text
+			}
+		}
+		return ""
+	}
+	require.Eventually(t, func() bool {
+		return metric("rollcall_instances") == "105" && metric("rollcall_subscriptions") == "30"
+	}, 10*time.Second, 20*time.Millisecond)
+	require.NoError(t, <-done)
+	require.EqualValues(t, 11, result.Calls, "the last service has five")
+	require.Positive(t, result.RSS)
 }
 
 func TestRun_Rate(t *testing.T) {

@@ -7,10 +7,13 @@
 // stalls does not look fast (coordinated omission). Times are kept in HDR
 // histograms.
 //
+// Servers beside the first one are measured in turns with it, and a rate is the median of
+// the turns: what else the machine does meets all of them.
+//
 // With limits, a process of its own answers the same calls with the same bytes and
 // does nothing else, over a bare gRPC or net/http server; for persistent writes it puts
-// each into a log of hashicorp/raft first. What it reaches on the
-// machine in the same run is the limit that the server is compared to.
+// each into a log of hashicorp/raft first. It takes turns like the others; what it reaches
+// is the limit that the server is compared to.
 //
 // # Goroutines
 //

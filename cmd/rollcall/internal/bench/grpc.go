@@ -183,14 +183,20 @@ func instanceRequest(typ, service string, n, version int) *wire.Payload {
 		service, typ, instanceJSON(n, version)))
 }
 
-// batchRequest registers n instances.
-func batchRequest(service string, n, version int) *wire.Payload {
+func persistentRequest(service string, n, version int) *wire.Payload {
+	return payload("PersistentInstanceRequest", fmt.Sprintf(
+		`{"headers":{},"namespace":"public","serviceName":%q,"groupName":"DEFAULT_GROUP","type":"registerInstance","instance":%s,"module":"naming"}`,
+		service, instanceJSON(n, version)))
+}
+
+// batchRequest registers n instances, numbered from first.
+func batchRequest(service string, first, n, version int) *wire.Payload {
 	b := fmt.Appendf(nil, `{"headers":{},"namespace":"public","serviceName":%q,"groupName":"DEFAULT_GROUP","type":"batchRegisterInstance","instances":[`, service)
 	for k := range n {
 		if k > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, instanceJSON(k, version)...)
+		b = append(b, instanceJSON(first+k, version)...)
 	}
 	return payload("BatchInstanceRequest", string(b)+`],"module":"naming"}`)
 }
@@ -207,7 +213,7 @@ func grpcLoad(ctx context.Context, cfg Config, next func(c int) func(n int) *wir
 	if err != nil {
 		return nil, err
 	}
-	l := &load{kind: "grpc", close: func() { closeAll(conns) }}
+	l := &load{kind: bareGRPC, close: func() { closeAll(conns) }}
 	for k, c := range conns {
 		requests := next(k)
 		var mu sync.Mutex

@@ -24,7 +24,7 @@ import (
 )
 
 // LimitCommand is the hidden subcommand of the program that serves the bare limit; its
-// argument is grpc, http or raft. See [ServeLimit].
+// argument is a kind. See [ServeLimit].
 const LimitCommand = "bench-limit"
 
 // limit is a process that answers all calls with the same bytes.
@@ -73,7 +73,17 @@ func (l *limit) stop() {
 	_ = l.cmd.Wait()
 }
 
-// ServeLimit is the process of the bare limit: it reads the answer, in base64, from the
+// The kinds of bare servers: two protocols, and the same with each request put into a log
+// of hashicorp/raft before it is answered.
+const (
+	bareGRPC     = "grpc"
+	bareHTTP     = "http"
+	bareGRPCRaft = "grpc-raft"
+	bareHTTPRaft = "http-raft"
+)
+
+// ServeLimit is the process of the bare limit, of kind grpc, http, grpc-raft or http-raft:
+// it reads the answer, in base64, from the
 // first line of in, writes its address to out, and serves until in ends.
 func ServeLimit(kind string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
@@ -89,54 +99,31 @@ func ServeLimit(kind string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	take := func([]byte) error { return nil }
+	if kind == bareGRPCRaft || kind == bareHTTPRaft {
+		dir, err := os.MkdirTemp("", "rollcall-bench-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		bare, err := raftstore.NewBare(dir)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = bare.Close() }()
+		take = bare.Apply
+	}
 	var serve func() error
 	var stop func()
 	switch kind {
-	case "grpc":
-		p := &wire.Payload{Type: "Response", Body: [][]byte{answer}}
-		s := grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-			if err := stream.RecvMsg(new(wire.Payload)); err != nil {
-				return err
-			}
-			return stream.SendMsg(p)
-		}))
+	case bareGRPC, bareGRPCRaft:
+		s := grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec{}), grpc.UnknownServiceHandler(echo(answer, take)))
 		serve, stop = func() error { return s.Serve(l) }, s.Stop
-	case "http", "raft":
-		take := func(r *http.Request) error {
-			_, err := io.Copy(io.Discard, r.Body)
-			return err
-		}
-		if kind == "raft" {
-			dir, err := os.MkdirTemp("", "rollcall-bench-")
-			if err != nil {
-				return err
-			}
-			defer func() { _ = os.RemoveAll(dir) }()
-			bare, err := raftstore.NewBare(dir)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = bare.Close() }()
-			take = func(r *http.Request) error {
-				body, err := io.ReadAll(r.Body)
-				if err != nil {
-					return err
-				}
-				return bare.Apply(body)
-			}
-		}
-		length := []string{strconv.Itoa(len(answer))}
-		s := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := take(r); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			w.Header()["Content-Length"] = length
-			_, _ = w.Write(answer)
-		})}
+	case bareHTTP, bareHTTPRaft:
+		s := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: page(answer, take)}
 		serve, stop = func() error { return s.Serve(l) }, func() { _ = s.Close() }
 	default:
-		return fmt.Errorf("kind is %q: it must be grpc, http or raft", kind)
+		return fmt.Errorf("kind is %q: it must be grpc, http, grpc-raft or http-raft", kind)
 	}
 	go func() { // ends with in
 		_, _ = io.Copy(io.Discard, lines)
@@ -151,37 +138,73 @@ func ServeLimit(kind string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// bareLoad is the same calls without anything before them.
-func bareLoad(ctx context.Context, cfg Config, kind string) (*load, error) {
-	if kind != "grpc" {
-		params := url.Values{"serviceName": {"bench-limit"}, "ip": {"10.1.0.1"}, "port": {"8080"}, "metadata": {`{"v":"1"}`}}
-		return webLoad(ctx, cfg, http.MethodPost, instancePath, func(int) func(int) url.Values {
-			return func(int) url.Values { return params }
-		})
-	}
-	l := &load{kind: kind}
-	var all []*grpc.ClientConn
-	l.close = func() {
-		for _, cc := range all {
-			_ = cc.Close()
+// echo answers every call over gRPC once its request has been taken.
+func echo(answer []byte, take func([]byte) error) grpc.StreamHandler {
+	p := &wire.Payload{Type: "Response", Body: [][]byte{answer}}
+	return func(_ any, stream grpc.ServerStream) error {
+		q := new(wire.Payload)
+		if err := stream.RecvMsg(q); err != nil {
+			return err
 		}
+		if err := take(q.JSON()); err != nil {
+			return err
+		}
+		return stream.SendMsg(p)
 	}
-	request := instanceRequest("registerInstance", "bench-limit", 1, 1)
-	for range cfg.Connections {
-		cc, err := dial(cfg.Servers[0], 0)
+}
+
+// page answers every request over HTTP once its body has been taken.
+func page(answer []byte, take func([]byte) error) http.Handler {
+	length := []string{strconv.Itoa(len(answer))}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = take(body)
+		}
 		if err != nil {
-			l.close()
-			return nil, err
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
-		all = append(all, cc)
-		for range cfg.Workers {
-			l.add(func(ctx context.Context) error {
-				answer := new(wire.Payload)
-				return cc.Invoke(ctx, unaryMethod, request, answer)
+		w.Header()["Content-Length"] = length
+		_, _ = w.Write(answer)
+	})
+}
+
+// bareLoad makes the same calls at a bare server, without anything before them.
+func bareLoad(kind string) preparation {
+	if kind == bareHTTP || kind == bareHTTPRaft {
+		params := url.Values{"serviceName": {"bench-limit"}, "ip": {"10.1.0.1"}, "port": {"8080"}, "metadata": {`{"v":"1"}`}}
+		return func(ctx context.Context, cfg Config) (*load, error) {
+			return webLoad(ctx, cfg, http.MethodPost, instancePath, func(int) func(int) url.Values {
+				return func(int) url.Values { return params }
 			})
 		}
 	}
-	return l, nil
+	return func(_ context.Context, cfg Config) (*load, error) {
+		l := &load{kind: kind}
+		var all []*grpc.ClientConn
+		l.close = func() {
+			for _, cc := range all {
+				_ = cc.Close()
+			}
+		}
+		request := instanceRequest("registerInstance", "bench-limit", 1, 1)
+		for range cfg.Connections {
+			cc, err := dial(cfg.Servers[0], 0)
+			if err != nil {
+				l.close()
+				return nil, err
+			}
+			all = append(all, cc)
+			for range cfg.Workers {
+				l.add(func(ctx context.Context) error {
+					answer := new(wire.Payload)
+					return cc.Invoke(ctx, unaryMethod, request, answer)
+				})
+			}
+		}
+		return l, nil
+	}
 }
 
 // processUsage returns the time of processors that a process has used, and its memory in

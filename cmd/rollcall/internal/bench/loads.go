@@ -33,6 +33,19 @@ func registerLoad(change bool) func(context.Context, Config) (*load, error) {
 	}
 }
 
+// persistentLoad registers persistent instances, as clients from 2.3 on do.
+func persistentLoad(ctx context.Context, cfg Config) (*load, error) {
+	l, err := grpcLoad(ctx, cfg, func(c int) func(int) *wire.Payload {
+		return func(n int) *wire.Payload {
+			return persistentRequest(fmt.Sprintf("bench-grpc-persistent-%d", c), c, n)
+		}
+	})
+	if err == nil {
+		l.kind, l.onDisk = bareGRPCRaft, true
+	}
+	return l, err
+}
+
 func churnLoad(ctx context.Context, cfg Config) (*load, error) {
 	return grpcLoad(ctx, cfg, func(c int) func(int) *wire.Payload {
 		return func(n int) *wire.Payload {
@@ -52,7 +65,7 @@ func filled(ctx context.Context, cfg Config, make func(service string) (*load, e
 	if err != nil {
 		return nil, err
 	}
-	answer, err := holder.call(ctx, batchRequest(service, cfg.Instances, 0))
+	answer, err := holder.call(ctx, batchRequest(service, 0, cfg.Instances, 0))
 	if err == nil {
 		err = refusal(answer)
 	}
@@ -93,7 +106,7 @@ func subscribeLoad(ctx context.Context, cfg Config) (*load, error) {
 // webLoad is a load of calls over HTTP, one worker for each connection.
 func webLoad(ctx context.Context, cfg Config, method, path string, next func(c int) func(n int) url.Values) (*load, error) {
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: cfg.Connections, DisableCompression: true}}
-	l := &load{kind: "http", close: web.CloseIdleConnections}
+	l := &load{kind: bareHTTP, close: web.CloseIdleConnections}
 	one := func(ctx context.Context, server string, params url.Values) ([]byte, error) {
 		target, body := "http://"+server+path, ""
 		if method == http.MethodGet {
@@ -149,7 +162,7 @@ func httpRegisterLoad(ephemeral string) func(context.Context, Config) (*load, er
 			}
 		})
 		if err == nil && ephemeral == "false" {
-			l.kind = "raft"
+			l.kind, l.onDisk = bareHTTPRaft, true
 		}
 		return l, err
 	}

@@ -109,7 +109,7 @@ func (w *watched) close() {
 // of n subscribers had it.
 func (w *watched) change(ctx context.Context, instances, version, n int) ([]time.Duration, error) {
 	w.arrivals.expect(version, n)
-	request := batchRequest(watchedService, instances, version)
+	request := batchRequest(watchedService, 0, instances, version)
 	began := time.Now()
 	answer, err := w.publisher.call(ctx, request)
 	if err == nil {
