@@ -100,7 +100,7 @@ func (c *core) ahead() time.Duration {
 }
 
 // settled tells whether what the other nodes did lately must have arrived.
-func (c *core) settled() bool { return !c.now.Before(c.settledAt) }
+func (c *core) settled() bool { return !c.now.Before(c.settledAt) && !c.lacksSome() }
 
 // unsettle gives what the other nodes did lately some time to arrive.
 func (c *core) unsettle(d time.Duration) {

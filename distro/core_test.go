@@ -479,6 +479,39 @@ func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
 	require.Zero(t, g.shows("n2"))
 }
 
+// The same for a client that had been asked to go to another node before the pause: its
+// instance is kept for ten seconds, and given up when nothing else is held back.
+func TestCore_ACutBehindAPauseHoldsLateDeletionsBack(t *testing.T) {
+	g := groupOf(t, asIs, "n1", "n2", "n3")
+	g.fill("n2", 0, 1)
+	g.pass(time.Second)
+	n2 := g.cores["n2"]
+	delete(g.cores, "n2") // it does not run
+	g.names = []string{"n1", "n3"}
+	g.pass(12 * time.Second)
+	g.publish("n1", "other", host(0))
+	g.cores["n2"], g.names = n2, []string{"n1", "n2", "n3"}
+	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
+	g.pass(afterPause + 50*time.Millisecond)
+	g.lose("c0")
+	for range 30 {
+		require.Equal(t, 1, g.shows("n2"))
+		g.pass(time.Second)
+	}
+	g.tell("n2", "n1", false)
+	g.lose("c0")
+	g.pass(20 * time.Second)
+	require.Equal(t, 1, g.shows("n2"))
+	g.tell("n2", "n1", true)
+	g.drop = nil
+	g.pass(20 * time.Second)
+	require.Equal(t, 1, g.shows("n2"))
+	g.publish("n1", "other")
+	g.pass(time.Second)
+	require.Zero(t, g.shows("n2"))
+	g.equal()
+}
+
 func TestCore_SilenceIsNotBelievedWhileANodeIsMissing(t *testing.T) {
 	contact := true
 	g := groupOf(t, func(cfg *Config) { cfg.InContact = func() bool { return contact } }, "n1", "n2", "n3")

@@ -373,10 +373,6 @@ func (c *core) settle() {
 	if len(c.held) == 0 || !c.settled() {
 		return
 	}
-	if c.lacksSome() {
-		c.settledAt = c.now.Add(time.Second)
-		return
-	}
 	all := c.held
 	c.held = nil
 	for _, h := range all {
