@@ -114,6 +114,19 @@ func suite(t *testing.T, address string, mode client.Mode) {
 		}, lag, 50*time.Millisecond)
 	})
 
+	t.Run("watch", func(t *testing.T) {
+		provider, consumer := newClient(t), newClient(t)
+		one, two := name("watched-1"), name("watched-2")
+		require.NoError(t, provider.Register(bounded(t), one, host(1)))
+		seen, w := watching(t, consumer, one.Group, base+"-watched*")
+		seen.await(t, one.Name)
+		require.NoError(t, provider.Register(bounded(t), two, host(1)))
+		seen.await(t, one.Name, two.Name)
+		require.NoError(t, provider.Deregister(bounded(t), one, host(1)))
+		seen.await(t, two.Name)
+		w.Close()
+	})
+
 	t.Run("closing", func(t *testing.T) {
 		provider, consumer := newClient(t), newClient(t)
 		w := subscribed(t, consumer, name("closing"), naming.Filter{})
