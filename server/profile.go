@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -16,7 +17,12 @@ type profiles struct {
 	listener net.Listener
 	http     *http.Server
 	wg       sync.WaitGroup
+	before   int // what part of waits for locks was noted before
 }
+
+// lockShare is what part of waits for locks is noted while there are profiles: one of
+// so many.
+const lockShare = 100
 
 func newProfiles(address string) (*profiles, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
@@ -33,6 +39,7 @@ func newProfiles(address string) (*profiles, error) {
 }
 
 func (p *profiles) start() error {
+	p.before = runtime.SetMutexProfileFraction(lockShare)
 	p.wg.Go(func() { _ = p.http.Serve(p.listener) }) // ends with close
 	return nil
 }
@@ -40,5 +47,6 @@ func (p *profiles) start() error {
 func (p *profiles) close() error {
 	err := errors.Join(p.http.Close(), ignoreClosed(p.listener.Close()))
 	p.wg.Wait()
+	runtime.SetMutexProfileFraction(p.before)
 	return err
 }

@@ -22,12 +22,14 @@ func TestNode_ServesProfilesWhereAsked(t *testing.T) {
 	require.Nil(t, n)
 
 	require.NoError(t, p.start())
-	r, err := http.Get("http://" + p.listener.Addr().String() + "/debug/pprof/heap?debug=1") //nolint:noctx // in a test
-	require.NoError(t, err)
-	body, err := io.ReadAll(r.Body)
-	require.NoError(t, err)
-	require.NoError(t, r.Body.Close())
-	require.Contains(t, string(body), "heap profile")
+	for profile, holds := range map[string]string{"heap": "heap profile", "mutex": "sampling period=100"} {
+		r, err := http.Get("http://" + p.listener.Addr().String() + "/debug/pprof/" + profile + "?debug=1") //nolint:noctx // in a test
+		require.NoError(t, err)
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		require.Contains(t, string(body), holds)
+	}
 	require.NoError(t, p.close())
 	_, err = http.Get("http://" + p.listener.Addr().String() + "/debug/pprof/") //nolint:noctx,bodyclose // it is closed
 	require.Error(t, err)
