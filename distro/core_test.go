@@ -105,9 +105,9 @@ func (g *group) publish(node, publisher string, instances ...*naming.Instance) {
 	})
 }
 
-// lose is what n2 does when a connection is lost.
-func (g *group) lose(publisher string) {
-	c := g.cores["n2"]
+// lose is what a node does when a connection is lost.
+func (g *group) lose(node, publisher string) {
+	c := g.cores[node]
 	c.local(g.now, func() {
 		c.publish(consistency.Publication{Service: service("s"), Publisher: publisher}, true)
 	})
@@ -265,8 +265,8 @@ func TestCore_WhoMovesBeforeTheDeathIsKnownLeavesNoOrphan(t *testing.T) {
 		shows         int
 	}{
 		"deregistered before": {func(g *group) { g.publish("n2", "d1") }, func(*group) {}, 19},
-		"lost after":          {func(*group) {}, func(g *group) { g.lose("d1") }, 19},
-		"lost before":         {func(g *group) { g.lose("d1") }, func(*group) {}, 20}, // it may be on its way from there, too
+		"lost after":          {func(*group) {}, func(g *group) { g.lose("n2", "d1") }, 19},
+		"lost before":         {func(g *group) { g.lose("n2", "d1") }, func(*group) {}, 20}, // it may be on its way from there, too
 		"still there":         {func(*group) {}, func(*group) {}, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -415,6 +415,7 @@ func TestCore_LostMessagesAreAskedFor(t *testing.T) {
 func TestCore_APauseHoldsDeletionsBack(t *testing.T) {
 	g := groupOf(t, asIs, "n1", "n2", "n3")
 	g.fill("n1", 0, 1)
+	g.publish("n1", "asked", host(1))
 	g.pass(time.Second)
 	n2 := g.cores["n2"]
 	delete(g.cores, "n2") // it does not run
@@ -424,10 +425,11 @@ func TestCore_APauseHoldsDeletionsBack(t *testing.T) {
 	require.True(t, n2.mayExpire())
 	g.drop = func(from, to string, m *message) bool { return from == "n3" && to == "n2" && len(m.datums) > 0 }
 	g.publish("n3", "other", host(0))
-	g.publish("n1", "c0")
+	g.lose("n1", "c0")
+	g.publish("n1", "asked")
 	g.pass(5 * time.Second)
 	require.False(t, n2.mayExpire())
-	require.Equal(t, 1, g.shows("n2"), "it was told that the client has left, not where it is")
+	require.Equal(t, 1, g.shows("n2"), "it was told that the client is lost, not where it is; the other one has said that it goes")
 	g.drop = nil
 	g.pass(10 * time.Second)
 	require.Equal(t, 1, g.shows("n2"))
@@ -453,7 +455,7 @@ func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
 	g.cores["n2"], g.names = n2, []string{"n1", "n2", "n3"}
 	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
 	g.pass(100 * time.Millisecond)
-	g.lose("c0")
+	g.lose("n2", "c0")
 	for range 60 {
 		g.pass(time.Second)
 		require.Equal(t, 1, g.shows("n2"))
@@ -472,7 +474,7 @@ func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
 	g.pass(time.Second)
 	n2.unsettle(afterCut)
 	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
-	g.lose("c1")
+	g.lose("n2", "c1")
 	g.pass(2 * time.Minute)
 	require.Equal(t, 1, g.shows("n2"))
 	g.pass(90 * time.Second)
@@ -493,13 +495,13 @@ func TestCore_ACutBehindAPauseHoldsLateDeletionsBack(t *testing.T) {
 	g.cores["n2"], g.names = n2, []string{"n1", "n2", "n3"}
 	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
 	g.pass(afterPause + 50*time.Millisecond)
-	g.lose("c0")
+	g.lose("n2", "c0")
 	for range 30 {
 		require.Equal(t, 1, g.shows("n2"))
 		g.pass(time.Second)
 	}
 	g.tell("n2", "n1", false)
-	g.lose("c0")
+	g.lose("n2", "c0")
 	g.pass(20 * time.Second)
 	require.Equal(t, 1, g.shows("n2"))
 	g.tell("n2", "n1", true)
@@ -510,6 +512,28 @@ func TestCore_ACutBehindAPauseHoldsLateDeletionsBack(t *testing.T) {
 	g.pass(time.Second)
 	require.Zero(t, g.shows("n2"))
 	g.equal()
+}
+
+// A node that changes all the time is never heard to its present end; what it had said
+// when it told how far it was is enough.
+func TestCore_DeletionsAreHeldBackNoLongerForANodeThatChangesAllTheTime(t *testing.T) {
+	g := groupOf(t, asIs, "n1", "n2")
+	g.fill("n2", 0, 1)
+	g.pass(time.Second)
+	n2 := g.cores["n2"]
+	n2.unsettle(afterCut)
+	g.lose("n2", "c0")
+	change := func(d time.Duration) {
+		for end := g.now.Add(d); g.now.Before(end); g.pass(10 * time.Millisecond) {
+			busy := host(1)
+			busy.Port = int(g.now.UnixMilli()%1000) + 1
+			g.publish("n1", "busy", busy)
+		}
+	}
+	change(afterCut - time.Second)
+	require.Equal(t, 2, g.shows("n2"))
+	change(10 * time.Second)
+	require.Equal(t, 1, g.shows("n2"))
 }
 
 func TestCore_SilenceIsNotBelievedWhileANodeIsMissing(t *testing.T) {

@@ -66,7 +66,9 @@ type peer struct {
 	target     uint64 // its newest change when it was first heard
 	rooted     bool   // its roots were compared
 	heardAt    time.Time
-	completeAt time.Time            // it told how far it was, and all of that was here
+	completeAt time.Time            // it told then how far it was, and all of that is here
+	goal       uint64               // how far it told to be when not all of that was here
+	goalAt     time.Time            // it told that then; zero: it did not
 	newest     uint64               // its newest change that was heard of
 	ackAt      time.Time            // an acknowledgement is due then; zero: none
 	early      *message             // roots that came before it was known to be alive
@@ -324,8 +326,25 @@ func (c *core) cover(p *peer, s span) {
 		})
 	}
 	p.gapSince = c.now
+	c.complete(p)
 	if len(p.ahead) == 0 {
 		c.endWait(p)
+	}
+}
+
+// aim notes how far a peer tells to be: one that changes all the time is never heard to
+// its present end.
+func (c *core) aim(p *peer, tail uint64) {
+	if p.goalAt.IsZero() || p.goalAt.Before(c.unsettledAt) {
+		p.goal, p.goalAt = tail, c.now
+	}
+	c.complete(p)
+}
+
+// complete notes whether all has arrived that a peer told of.
+func (c *core) complete(p *peer) {
+	if !p.goalAt.IsZero() && p.have >= p.goal {
+		p.completeAt, p.goalAt = p.goalAt, time.Time{}
 	}
 }
 

@@ -126,9 +126,7 @@ func (c *core) onRoots(p *peer, m *message) {
 	}
 	c.know(p, m.tail)
 	p.newest = max(p.newest, m.tail)
-	if p.have >= m.tail {
-		p.completeAt = c.now
-	}
+	c.aim(p, m.tail)
 	if !p.alive {
 		p.early = m
 		return

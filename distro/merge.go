@@ -190,7 +190,7 @@ func (c *core) merge(d *datum) (e *entry, older bool) {
 		// The owner will say what is right.
 		return e, false
 	}
-	if d.tombstone && c.hold(e, *d) {
+	if d.tombstone && d.inferred && c.hold(e, *d) {
 		return e, false
 	}
 	if s := e.service; len(d.instance.Metadata) > 0 {
@@ -337,7 +337,7 @@ type held struct {
 }
 
 // hold keeps a tombstone back that would take an instance from the view while not
-// all is known.
+// all is known, and that no client has asked for.
 func (c *core) hold(e *entry, d datum) bool {
 	if e.tombstone || c.settled() || len(c.held) >= maxHeld {
 		return false
