@@ -292,23 +292,30 @@ func TestCore_WhoMovesBeforeTheDeathIsKnownLeavesNoOrphan(t *testing.T) {
 // A client goes from one node to another, which a third one does not hear: there it is
 // shown as long as it is anywhere.
 func TestCore_WhoMovesStaysShownWhereItsNewNodeIsNotHeard(t *testing.T) {
-	g := groupOf(t, asIs, "a", "b", "c")
-	g.publish("a", "conn-a", host(1))
-	g.pass(time.Second)
-	require.Equal(t, 1, g.shows("c"))
-	g.drop = func(from, to string, _ *message) bool { return from == "b" && to == "c" }
-	g.publish("b", "conn-b", host(1))
-	g.pass(time.Second)
-	g.cores["a"].local(g.now, func() {
-		g.cores["a"].publish(consistency.Publication{Service: service("s"), Publisher: "conn-a"}, true)
-	})
-	for range 100 {
-		g.pass(100 * time.Millisecond)
-		require.Equal(t, 1, g.shows("c"))
+	for name, before := range map[string]func(*core){
+		"settled":       func(*core) {},
+		"behind a cut":  func(a *core) { a.unsettle(afterCut) },
+		"behind a stop": func(a *core) { a.unsettle(afterPause) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := groupOf(t, asIs, "a", "b", "c")
+			g.publish("a", "conn-a", host(1))
+			g.pass(time.Second)
+			require.Equal(t, 1, g.shows("c"))
+			g.drop = func(from, to string, _ *message) bool { return from == "b" && to == "c" }
+			g.publish("b", "conn-b", host(1))
+			g.pass(time.Second)
+			before(g.cores["a"])
+			g.lose("a", "conn-a")
+			for range 200 {
+				g.pass(100 * time.Millisecond)
+				require.Equal(t, 1, g.shows("c"))
+			}
+			g.drop = nil
+			g.pass(20 * time.Second)
+			g.equal()
+		})
 	}
-	g.drop = nil
-	g.pass(20 * time.Second)
-	g.equal()
 }
 
 func TestCore_FalseDeathHeals(t *testing.T) {
