@@ -22,7 +22,8 @@ type simClient struct {
 	content   int
 	home      *simNode // of a connection
 	last      *simNode // the home before
-	apart     bool     // over HTTP: what it said last it said while nodes were apart
+	lastRun   int
+	apart     bool // over HTTP: what it said last it said while nodes were apart
 	said      time.Duration
 	homeRun   int
 	conn      string
@@ -71,7 +72,7 @@ func (s *sim) pick() *simNode {
 // lost makes a client connect again after a while.
 func (c *simClient) lost(after time.Duration) {
 	s := c.home.sim
-	c.connected, c.home, c.last = false, nil, c.home
+	c.connected, c.home, c.last, c.lastRun = false, nil, c.home, c.homeRun
 	c.moves++
 	if c.alive {
 		s.at(after, func() { s.connect(c) })
@@ -87,6 +88,12 @@ func (s *sim) connect(c *simClient) {
 		s.at(200*time.Millisecond, func() { s.connect(c) })
 		return
 	}
+	c.goTo(n)
+}
+
+// goTo gives a client a connection to a node.
+func (c *simClient) goTo(n *simNode) {
+	s := n.sim
 	s.conns++
 	c.home, c.homeRun, c.connected = n, n.run, true
 	c.conn = fmt.Sprintf("%d_%s_%d", s.conns, c.ip, s.conns)
@@ -226,5 +233,16 @@ func (s *sim) act(c *simClient) {
 		s.log("%s dies", c.ip)
 		c.alive = false
 		c.home.dropConn(c.homeRun, c.svc, c.conn)
+	default: // it is asked to go to another node, and leaves this one when it is there
+		n := s.pick()
+		if n == nil || n == c.home {
+			return
+		}
+		old, run, conn := c.home, c.homeRun, c.conn
+		c.last, c.lastRun = old, run
+		c.goTo(n)
+		s.at(s.between(0, 3*time.Second), func() {
+			old.do(run, func() { old.dropConn(run, c.svc, conn) })
+		})
 	}
 }

@@ -386,7 +386,7 @@ func (n *simNode) excused(c *simClient) bool {
 	case home == nil || home == n:
 		return false
 	case n.apart(n, home) > 0:
-		return true // it is cut off from the client's node
+		return !n.toldBy(c, home) // it is cut off from the client's node
 	case !home.working() && !n.hearsOf(c):
 		return true // and those that it is not cut off from have not heard either
 	case since < 500*time.Millisecond:
@@ -395,6 +395,14 @@ func (n *simNode) excused(c *simClient) bool {
 		return true // or are lost, several times
 	}
 	return since < 5*time.Second && (!n.views[home.id].alive || n.now-home.resumed < 5*time.Second)
+}
+
+// toldBy tells whether a node that is cut off from a client's home must have been told by
+// the home before, which lost the client, where that is now.
+func (n *simNode) toldBy(c *simClient, home *simNode) bool {
+	o := c.last
+	return o != nil && o != n && o != home && c.home == home && home.working() && o.working() && o.run == c.lastRun &&
+		n.apart(n, o) == 0 && n.apart(o, home) == 0 && n.now-c.since > time.Second && n.now-n.lossy > 15*time.Second
 }
 
 // hearsOf tells whether a node that this one can speak with knows where the client is
