@@ -53,6 +53,10 @@ type writer struct {
 	unknown map[string]bool // neither: the call failed
 }
 
+// keepsMost bounds what a writer leaves registered, however long it writes: the nodes'
+// lists are compared in the end.
+const keepsMost = 5000
+
 // run writes until stop is closed.
 func (w *writer) run(stop <-chan struct{}) {
 	for n := 0; ; n++ {
@@ -61,10 +65,13 @@ func (w *writer) run(stop <-chan struct{}) {
 			return
 		default:
 		}
-		ip := fmt.Sprintf("10.%d.%d.%d", n>>16&255, n>>8&255, n&255)
-		done := w.write(http.MethodPost, ip)
+		ip := func(n int) string { return fmt.Sprintf("10.%d.%d.%d", n>>16&255, n>>8&255, n&255) }
+		done := w.write(http.MethodPost, ip(n))
 		if done && n%3 == 0 {
-			w.write(http.MethodDelete, ip)
+			w.write(http.MethodDelete, ip(n))
+		}
+		if n >= keepsMost && w.has(ip(n-keepsMost)) {
+			w.write(http.MethodDelete, ip(n-keepsMost))
 		}
 		if !done { // the node is down, or nobody leads
 			select {
@@ -73,6 +80,13 @@ func (w *writer) run(stop <-chan struct{}) {
 			}
 		}
 	}
+}
+
+// has tells whether a registration is acknowledged.
+func (w *writer) has(ip string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.present[ip+":80"]
 }
 
 // write makes one write and notes what became of it.
