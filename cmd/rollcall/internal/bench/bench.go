@@ -275,20 +275,22 @@ func (c Config) at(server string) Config {
 	return c
 }
 
-// oneByOne is a scenario that measures the servers beside after the first.
+// oneByOne is a scenario that measures the servers beside after the first. One of these
+// that cannot be measured is told with its error.
 func oneByOne(run func(context.Context, Config) (*Result, error)) func(context.Context, Config) (*Result, error) {
 	return func(ctx context.Context, cfg Config) (*Result, error) {
 		r, err := run(ctx, cfg)
-		for _, server := range cfg.Beside {
-			if err != nil {
-				return nil, err
-			}
-			var other *Result
-			if other, err = run(ctx, cfg.at(server)); err == nil {
-				r.Beside = append(r.Beside, other)
-			}
+		if err != nil {
+			return nil, err
 		}
-		return r, err
+		for _, server := range cfg.Beside {
+			other, err := run(ctx, cfg.at(server))
+			if err != nil {
+				other = &Result{Scenario: cfg.Scenario, Servers: []string{server}, Errors: 1, Error: err.Error()}
+			}
+			r.Beside = append(r.Beside, other)
+		}
+		return r, ctx.Err()
 	}
 }
 

@@ -116,6 +116,11 @@ func TestRun_Beside(t *testing.T) {
 	cfg.Beside = []string{"127.0.0.1:1"}
 	_, err := Run(t.Context(), cfg)
 	require.ErrorContains(t, err, "connect to 127.0.0.1:1")
+	cfg.Scenario = "fill" // one after the other: what was measured is not lost
+	r, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Positive(t, r.Calls)
+	require.Contains(t, r.Beside[0].Error, "connect to 127.0.0.1:1")
 }
 
 // Every instance and subscription that fill is asked for is there while it lasts.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -105,18 +106,17 @@ func (c *conn) listen(pushed func(body []byte)) {
 		if err := c.stream.RecvMsg(p); err != nil {
 			return
 		}
-		var head struct {
-			RequestID string `json:"requestId"`
+		if p.Type == "NotifySubscriberRequest" {
+			pushed(p.JSON())
 		}
-		if json.Unmarshal(p.JSON(), &head) == nil && head.RequestID != "" {
+		// The rest of a push is left alone: reading thousands of them would take longer
+		// than it takes the server to send them.
+		if id := gjson.GetBytes(p.JSON(), "requestId").Str; id != "" {
 			typ := "ClientDetectionResponse"
 			if p.Type == "NotifySubscriberRequest" {
 				typ = "NotifySubscriberResponse"
 			}
-			_ = c.stream.SendMsg(payload(typ, `{"resultCode":200,"errorCode":0,"success":true,"requestId":"`+head.RequestID+`"}`))
-		}
-		if p.Type == "NotifySubscriberRequest" {
-			pushed(p.JSON())
+			_ = c.stream.SendMsg(payload(typ, `{"resultCode":200,"errorCode":0,"success":true,"requestId":"`+id+`"}`))
 		}
 	}
 }
