@@ -3,4 +3,4 @@
 package distro
 
 // seedsByDefault is how many seeds the simulator runs.
-const seedsByDefault = 1000
+const seedsByDefault = 400
