@@ -448,9 +448,10 @@ func TestCore_APauseHoldsDeletionsBack(t *testing.T) {
 	g.equal()
 }
 
-// A node was paused and lost a client's connection, and then hears nothing of the node
-// that the client went to.
-func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
+// cutBehindAPause returns a group in which n2 was paused, and now hears nothing of n1,
+// where the client is that n2 has a connection of.
+func cutBehindAPause(t *testing.T) *group {
+	t.Helper()
 	g := groupOf(t, asIs, "n1", "n2", "n3")
 	g.fill("n2", 0, 1)
 	g.pass(time.Second)
@@ -461,6 +462,14 @@ func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
 	g.publish("n1", "other", host(0))
 	g.cores["n2"], g.names = n2, []string{"n1", "n2", "n3"}
 	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
+	return g
+}
+
+// A node was paused and lost a client's connection, and then hears nothing of the node
+// that the client went to.
+func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
+	g := cutBehindAPause(t)
+	n2 := g.cores["n2"]
 	g.pass(100 * time.Millisecond)
 	g.lose("n2", "c0")
 	for range 60 {
@@ -491,16 +500,7 @@ func TestCore_ACutBehindAPauseHoldsDeletionsBackLonger(t *testing.T) {
 // The same for a client that had been asked to go to another node before the pause: its
 // instance is kept for ten seconds, and given up when nothing else is held back.
 func TestCore_ACutBehindAPauseHoldsLateDeletionsBack(t *testing.T) {
-	g := groupOf(t, asIs, "n1", "n2", "n3")
-	g.fill("n2", 0, 1)
-	g.pass(time.Second)
-	n2 := g.cores["n2"]
-	delete(g.cores, "n2") // it does not run
-	g.names = []string{"n1", "n3"}
-	g.pass(12 * time.Second)
-	g.publish("n1", "other", host(0))
-	g.cores["n2"], g.names = n2, []string{"n1", "n2", "n3"}
-	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
+	g := cutBehindAPause(t)
 	g.pass(afterPause + 50*time.Millisecond)
 	g.lose("n2", "c0")
 	for range 30 {

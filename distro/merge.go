@@ -118,12 +118,6 @@ func (c *core) shown(e *entry) (best *entry) {
 	return best
 }
 
-// showsBeside tells whether a view shows another entry than e at its address.
-func (c *core) showsBeside(e *entry) bool {
-	w := c.shown(e)
-	return w != nil && w != e
-}
-
 // assign gives an entry another version and notes what that means to readers.
 func (c *core) assign(e *entry, i *naming.Instance, v value, o *owned) {
 	live := !e.tombstone
@@ -186,7 +180,7 @@ func (c *core) merge(d *datum) (e *entry, older bool) {
 	case !d.tombstone && (d.owner == c.self.origin || c.buried[d.owner] && !isAddress(d.publisher)):
 		// What this run wrote itself it knows better, and what an owner left behind
 		// that is gone for good was removed: the sender missed that.
-		c.write(e, keyOnly(d.instance), value{time: d.time + 1, tombstone: true, inferred: true, moved: c.showsBeside(e)})
+		c.write(e, keyOnly(d.instance), value{time: d.time + 1, tombstone: true, inferred: true})
 		return e, true
 	case !e.tombstone && (d.tombstone || d.silences(e)) && c.denies(e, d):
 		c.write(e, e.instance, value{time: d.time + 1})
@@ -295,7 +289,11 @@ func (c *core) withdraw(e *entry, now uint64, inferred bool) {
 	}
 	// A client that came to another node after its connection here was lost: who cannot
 	// hear that node is to show what it has there all the same.
-	moved := inferred && !isAddress(e.publisher) && c.showsBeside(e)
+	moved := false
+	if inferred && !isAddress(e.publisher) {
+		w := c.shown(e)
+		moved = w != nil && w != e
+	}
 	c.write(e, keyOnly(e.instance), value{time: now, tombstone: true, inferred: inferred, moved: moved})
 	if !inferred {
 		c.claim(e, registered)

@@ -256,11 +256,11 @@ func measureCalls(ctx context.Context, cfg Config, prepare preparation) (*Result
 	for n, c := range all[1:] {
 		other := c.came.result(c.cfg)
 		if n < len(cfg.Beside) {
-			other.Ratio = r.Rate / other.Rate
+			other.Ratio = ratio(r.Rate, other.Rate)
 			r.Beside = append(r.Beside, other)
 			continue
 		}
-		r.Limit, r.Ratio = other, r.Rate/other.Rate
+		r.Limit, r.Ratio = other, ratio(r.Rate, other.Rate)
 	}
 	var err error
 	if cfg.Limits && first.onDisk {
@@ -386,6 +386,14 @@ func (t *tally) result(cfg Config) *Result {
 // median returns the middle one of the values; of an even number the upper one.
 func median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
+
+// ratio returns a/b, and 0 for a server that answered nothing: JSON has no infinity.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
 }
 
 // pause waits; false when ctx ended before.

@@ -123,6 +123,13 @@ func TestRun_Beside(t *testing.T) {
 	require.Contains(t, r.Beside[0].Error, "connect to 127.0.0.1:1")
 }
 
+// JSON has no infinity: a server beside that answers nothing still gives a result.
+func TestRatio(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 0.5, ratio(100, 200), 1e-9)
+	require.Zero(t, ratio(100, 0))
+}
+
 // Every instance and subscription that fill is asked for is there while it lasts.
 func TestRun_FillsTheServer(t *testing.T) {
 	addr := node(t)
