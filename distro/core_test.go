@@ -521,6 +521,30 @@ func TestCore_ACutBehindAPauseHoldsLateDeletionsBack(t *testing.T) {
 	g.equal()
 }
 
+// A node that is cut off when what it held back was to take effect cannot know where its
+// clients have gone.
+func TestCore_ANodeThatIsCutOffHoldsItsLossesBack(t *testing.T) {
+	contact := true
+	g := groupOf(t, func(cfg *Config) { cfg.InContact = func() bool { return contact } }, "n1", "n2", "n3")
+	g.publish("n2", "c0", host(0))
+	g.pass(time.Second)
+	g.cores["n2"].unsettle(afterPause)
+	g.pass(8 * time.Second) // all are heard again
+	contact = false
+	g.drop = func(from, to string, _ *message) bool { return from == "n1" && to == "n2" }
+	g.lose("n2", "c0")
+	g.publish("n1", "c0-again", host(0))
+	for range 60 {
+		g.pass(time.Second)
+		require.Equal(t, 1, g.shows("n2"))
+	}
+	g.drop = nil
+	g.pass(20 * time.Second)
+	require.Equal(t, 1, g.shows("n2"))
+	require.Empty(t, g.cores["n2"].held)
+	g.equal()
+}
+
 // A node that changes all the time is never heard to its present end; what it had said
 // when it told how far it was is enough.
 func TestCore_DeletionsAreHeldBackNoLongerForANodeThatChangesAllTheTime(t *testing.T) {

@@ -369,17 +369,23 @@ func (c *core) lacksSome() bool {
 	return false
 }
 
-// settle lets the tombstones that were held back take effect.
+// settle lets the tombstones that were held back take effect. Of a connection that was
+// lost here, not while this node is likely to be what is cut off: the client may have
+// gone where it hears nothing from.
 func (c *core) settle() {
 	if len(c.held) == 0 || !c.settled() {
 		return
 	}
+	cutOff := !c.contact() && (c.now.Before(c.settledAt.Add(unheard*c.cfg.Verify)) || !c.mayExpire())
 	all := c.held
 	c.held = nil
 	for _, h := range all {
+		own := h.owner == c.self.origin
 		switch {
 		case h.e.tombstone:
-		case h.owner == c.self.origin:
+		case own && cutOff:
+			c.held = append(c.held, h)
+		case own:
 			if h.e.instance == h.was { // else it was published again
 				c.withdraw(h.e, 0, true)
 			}

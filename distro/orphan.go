@@ -292,6 +292,9 @@ func (c *core) mass() bool {
 // contact tells whether this node may decide about what others own.
 func (c *core) contact() bool { return c.cfg.InContact == nil || c.cfg.InContact() }
 
+// unheard is how many times in a row a node says nothing until it counts as not heard.
+const unheard = 3
+
 // mayExpire tells whether this node may take clients to be silent that could be
 // heard by another one.
 func (c *core) mayExpire() bool {
@@ -305,7 +308,7 @@ func (c *core) mayExpire() bool {
 		case !p.alive && p.lost != silent:
 			continue
 		case p.alive: // perhaps only by way of another node
-			if since = p.heardAt; c.now.Sub(since) < 3*c.cfg.Verify {
+			if since = p.heardAt; c.now.Sub(since) < unheard*c.cfg.Verify {
 				continue
 			}
 		}
