@@ -33,6 +33,7 @@ import (
 type link struct {
 	members  *distro.Members
 	peers    *peers
+	outbox   *outbox
 	roster   *roster
 	registry *Registry
 	engine   *push.Engine
@@ -191,6 +192,8 @@ func (n *Node) connect(l *link, store *raftstore.Store, version string, metrics 
 		m, ok := l.members.Get(node)
 		return net.JoinHostPort(m.IP, strconv.Itoa(m.PeerPort)), ok
 	})
+	l.outbox = newOutbox(l.peers.ask, store.WhileLeads)
+	n.add("outbox", nil, l.outbox.close)
 	n.add("peers", nil, l.peers.close)
 	l.roster = newRoster(l.others, func(ctx context.Context, node string) (*wire.StateReply, error) {
 		reply := new(wire.StateReply)
@@ -280,14 +283,7 @@ func (l *link) forwarding(store *raftstore.Store) *forwarding {
 	return &forwarding{
 		Store: store, waitApplied: store.WaitShown,
 		encode: encoders{publish: raftstore.EncodePublish, put: raftstore.EncodePut, delete: raftstore.EncodeDelete},
-		send: func(ctx context.Context, node string, q *wire.WriteRequest) (uint64, error) {
-			ctx, done := store.WhileLeads(ctx, node)
-			defer done()
-			reply := new(wire.WriteReply)
-			err := l.peers.ask(ctx, node, "Write", q, reply)
-			return reply.GetIndex(), err
-		},
-		timeout: forwardTimeout,
+		send:   l.outbox.send, timeout: forwardTimeout,
 	}
 }
 

@@ -60,7 +60,8 @@ func newPeerService(l net.Listener, store leading, registry *Registry, mark func
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: peerServiceName, HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{
-			peerMethod("Write", s.write), peerMethod("ReadIndex", s.readIndex),
+			peerMethod("Write", s.write), peerMethod("Writes", s.writes),
+			peerMethod("ReadIndex", s.readIndex),
 			peerMethod("Stats", s.stats), peerMethod("State", s.stateOf),
 			peerMethod("Register", s.register), peerMethod("Deregister", s.deregister),
 			peerMethod("Beat", s.beat), peerMethod("Renew", s.renew),
@@ -118,6 +119,25 @@ func (s *peerService) write(ctx context.Context, q *wire.WriteRequest) (proto.Me
 		return nil, err
 	}
 	return &wire.WriteReply{Index: request.Index()}, nil
+}
+
+// writes makes several writes at once, so that they can share a log entry.
+func (s *peerService) writes(ctx context.Context, q *wire.WritesRequest) (proto.Message, error) {
+	reply := &wire.WritesReply{Writes: make([]*wire.WriteReply, len(q.GetWrites()))}
+	var each sync.WaitGroup
+	for n, w := range q.GetWrites() {
+		each.Go(func() {
+			ctx, request := consistency.WithRequest(ctx, w.GetRequest())
+			reply.Writes[n] = &wire.WriteReply{}
+			if err := s.store.Write(ctx, w.GetOperation()); err != nil {
+				reply.Writes[n].Fault = faultOf(err)
+				return
+			}
+			reply.Writes[n].Index = request.Index()
+		})
+	}
+	each.Wait()
+	return reply, nil
 }
 
 func (s *peerService) readIndex(ctx context.Context, _ *wire.ReadIndexRequest) (proto.Message, error) {
@@ -196,7 +216,7 @@ func peerStatus(err error) error {
 	}
 	if invalid, ok := errors.AsType[*naming.InvalidError](err); ok {
 		st, detailErr := status.New(codes.InvalidArgument, invalid.Text).WithDetails(&wire.Invalid{
-			Fault: int32(invalid.Fault), Field: invalid.Field, Text: invalid.Text,
+			Fault: int32(invalid.Fault), Field: readable(invalid.Field), Text: readable(invalid.Text),
 		})
 		if detailErr != nil {
 			return detailErr
@@ -209,6 +229,30 @@ func peerStatus(err error) error {
 		}
 	}
 	return err
+}
+
+// readable makes a text one that a message can carry.
+func readable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// faultOf is peerStatus for one of several errors.
+func faultOf(err error) *wire.Fault {
+	st := status.Convert(peerStatus(err))
+	f := &wire.Fault{Code: int32(st.Code()), Text: readable(st.Message())}
+	for _, detail := range st.Details() {
+		f.Invalid, _ = detail.(*wire.Invalid)
+	}
+	return f
+}
+
+// faultError is the reverse of faultOf.
+func faultError(f *wire.Fault) error {
+	st := status.New(codes.Code(f.GetCode()), f.GetText())
+	if f.GetInvalid() != nil {
+		if detailed, err := st.WithDetails(f.GetInvalid()); err == nil {
+			return detailed.Err()
+		}
+	}
+	return st.Err()
 }
 
 // peerError is the reverse of peerStatus.

@@ -79,6 +79,7 @@ func (x *WriteRequest) GetRequest() string {
 type WriteReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // of the log entry; who has applied it shows the write
+	Fault         *Fault                 `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`  // why one of several writes failed, absent when it did not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,6 +121,102 @@ func (x *WriteReply) GetIndex() uint64 {
 	return 0
 }
 
+func (x *WriteReply) GetFault() *Fault {
+	if x != nil {
+		return x.Fault
+	}
+	return nil
+}
+
+// WritesRequest carries several, each with an answer of its own.
+type WritesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Writes        []*WriteRequest        `protobuf:"bytes,1,rep,name=writes,proto3" json:"writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WritesRequest) Reset() {
+	*x = WritesRequest{}
+	mi := &file_server_wire_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WritesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WritesRequest) ProtoMessage() {}
+
+func (x *WritesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WritesRequest.ProtoReflect.Descriptor instead.
+func (*WritesRequest) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WritesRequest) GetWrites() []*WriteRequest {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
+type WritesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Writes        []*WriteReply          `protobuf:"bytes,1,rep,name=writes,proto3" json:"writes,omitempty"` // in the order of the request
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WritesReply) Reset() {
+	*x = WritesReply{}
+	mi := &file_server_wire_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WritesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WritesReply) ProtoMessage() {}
+
+func (x *WritesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WritesReply.ProtoReflect.Descriptor instead.
+func (*WritesReply) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WritesReply) GetWrites() []*WriteReply {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
 // ReadIndexRequest asks the leader for a point of the log that shows everything
 // acknowledged so far.
 type ReadIndexRequest struct {
@@ -130,7 +227,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[2]
+	mi := &file_server_wire_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -142,7 +239,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[2]
+	mi := &file_server_wire_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -155,7 +252,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{2}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{4}
 }
 
 type ReadIndexReply struct {
@@ -167,7 +264,7 @@ type ReadIndexReply struct {
 
 func (x *ReadIndexReply) Reset() {
 	*x = ReadIndexReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[3]
+	mi := &file_server_wire_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -179,7 +276,7 @@ func (x *ReadIndexReply) String() string {
 func (*ReadIndexReply) ProtoMessage() {}
 
 func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[3]
+	mi := &file_server_wire_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -192,7 +289,7 @@ func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexReply.ProtoReflect.Descriptor instead.
 func (*ReadIndexReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{3}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReadIndexReply) GetIndex() uint64 {
@@ -211,7 +308,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[4]
+	mi := &file_server_wire_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +320,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[4]
+	mi := &file_server_wire_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +333,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{4}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{6}
 }
 
 type StatsReply struct {
@@ -250,7 +347,7 @@ type StatsReply struct {
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[5]
+	mi := &file_server_wire_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +359,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[5]
+	mi := &file_server_wire_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +372,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{5}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StatsReply) GetTerm() uint64 {
@@ -309,7 +406,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[6]
+	mi := &file_server_wire_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -321,7 +418,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[6]
+	mi := &file_server_wire_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -334,7 +431,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{6}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StateRequest) GetBuckets() bool {
@@ -373,7 +470,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[7]
+	mi := &file_server_wire_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +482,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[7]
+	mi := &file_server_wire_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +495,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{7}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StateReply) GetNode() string {
@@ -559,7 +656,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[8]
+	mi := &file_server_wire_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +668,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[8]
+	mi := &file_server_wire_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +681,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{8}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReloadRequest) GetKeep() int32 {
@@ -610,7 +707,7 @@ type ReloadReply struct {
 
 func (x *ReloadReply) Reset() {
 	*x = ReloadReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[9]
+	mi := &file_server_wire_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +719,7 @@ func (x *ReloadReply) String() string {
 func (*ReloadReply) ProtoMessage() {}
 
 func (x *ReloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[9]
+	mi := &file_server_wire_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +732,7 @@ func (x *ReloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
 func (*ReloadReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{9}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReloadReply) GetAsked() int32 {
@@ -658,7 +755,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[10]
+	mi := &file_server_wire_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +767,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[10]
+	mi := &file_server_wire_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +780,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{10}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RegisterRequest) GetService() *PeerService {
@@ -721,7 +818,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[11]
+	mi := &file_server_wire_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +830,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[11]
+	mi := &file_server_wire_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +843,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{11}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeregisterRequest) GetService() *PeerService {
@@ -793,7 +890,7 @@ type OwnedReply struct {
 
 func (x *OwnedReply) Reset() {
 	*x = OwnedReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[12]
+	mi := &file_server_wire_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +902,7 @@ func (x *OwnedReply) String() string {
 func (*OwnedReply) ProtoMessage() {}
 
 func (x *OwnedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[12]
+	mi := &file_server_wire_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +915,7 @@ func (x *OwnedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnedReply.ProtoReflect.Descriptor instead.
 func (*OwnedReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{12}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OwnedReply) GetChange() *ChangeReply {
@@ -841,7 +938,7 @@ type ChangeReply struct {
 
 func (x *ChangeReply) Reset() {
 	*x = ChangeReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[13]
+	mi := &file_server_wire_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +950,7 @@ func (x *ChangeReply) String() string {
 func (*ChangeReply) ProtoMessage() {}
 
 func (x *ChangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[13]
+	mi := &file_server_wire_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +963,7 @@ func (x *ChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
 func (*ChangeReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{13}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ChangeReply) GetNode() string {
@@ -903,7 +1000,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[14]
+	mi := &file_server_wire_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1012,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[14]
+	mi := &file_server_wire_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1025,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{14}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BeatRequest) GetService() *PeerService {
@@ -970,7 +1067,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[15]
+	mi := &file_server_wire_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1079,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[15]
+	mi := &file_server_wire_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1092,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{15}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BeatReply) GetChange() *ChangeReply {
@@ -1029,7 +1126,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[16]
+	mi := &file_server_wire_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1138,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[16]
+	mi := &file_server_wire_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1151,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{16}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RenewRequest) GetRenewals() []*Renewal {
@@ -1075,7 +1172,7 @@ type Renewal struct {
 
 func (x *Renewal) Reset() {
 	*x = Renewal{}
-	mi := &file_server_wire_peer_proto_msgTypes[17]
+	mi := &file_server_wire_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1184,7 @@ func (x *Renewal) String() string {
 func (*Renewal) ProtoMessage() {}
 
 func (x *Renewal) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[17]
+	mi := &file_server_wire_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1197,7 @@ func (x *Renewal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewal.ProtoReflect.Descriptor instead.
 func (*Renewal) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{17}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Renewal) GetService() *PeerService {
@@ -1132,7 +1229,7 @@ type RenewReply struct {
 
 func (x *RenewReply) Reset() {
 	*x = RenewReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[18]
+	mi := &file_server_wire_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1241,7 @@ func (x *RenewReply) String() string {
 func (*RenewReply) ProtoMessage() {}
 
 func (x *RenewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[18]
+	mi := &file_server_wire_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1254,7 @@ func (x *RenewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
 func (*RenewReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{18}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{20}
 }
 
 // SubscribersRequest asks for a node's own subscribers of a service.
@@ -1170,7 +1267,7 @@ type SubscribersRequest struct {
 
 func (x *SubscribersRequest) Reset() {
 	*x = SubscribersRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[19]
+	mi := &file_server_wire_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1279,7 @@ func (x *SubscribersRequest) String() string {
 func (*SubscribersRequest) ProtoMessage() {}
 
 func (x *SubscribersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[19]
+	mi := &file_server_wire_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1292,7 @@ func (x *SubscribersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribersRequest.ProtoReflect.Descriptor instead.
 func (*SubscribersRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{19}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubscribersRequest) GetService() *PeerService {
@@ -1214,7 +1311,7 @@ type SubscribersReply struct {
 
 func (x *SubscribersReply) Reset() {
 	*x = SubscribersReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[20]
+	mi := &file_server_wire_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1323,7 @@ func (x *SubscribersReply) String() string {
 func (*SubscribersReply) ProtoMessage() {}
 
 func (x *SubscribersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[20]
+	mi := &file_server_wire_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1336,7 @@ func (x *SubscribersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribersReply.ProtoReflect.Descriptor instead.
 func (*SubscribersReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{20}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubscribersReply) GetSubscribers() []*PeerSubscriber {
@@ -1263,7 +1360,7 @@ type PeerSubscriber struct {
 
 func (x *PeerSubscriber) Reset() {
 	*x = PeerSubscriber{}
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1372,7 @@ func (x *PeerSubscriber) String() string {
 func (*PeerSubscriber) ProtoMessage() {}
 
 func (x *PeerSubscriber) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[21]
+	mi := &file_server_wire_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1385,7 @@ func (x *PeerSubscriber) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerSubscriber.ProtoReflect.Descriptor instead.
 func (*PeerSubscriber) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{21}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PeerSubscriber) GetId() string {
@@ -1344,7 +1441,7 @@ type PeerService struct {
 
 func (x *PeerService) Reset() {
 	*x = PeerService{}
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1453,7 @@ func (x *PeerService) String() string {
 func (*PeerService) ProtoMessage() {}
 
 func (x *PeerService) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[22]
+	mi := &file_server_wire_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1466,7 @@ func (x *PeerService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerService.ProtoReflect.Descriptor instead.
 func (*PeerService) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{22}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PeerService) GetNamespace() string {
@@ -1410,7 +1507,7 @@ type PeerInstance struct {
 
 func (x *PeerInstance) Reset() {
 	*x = PeerInstance{}
-	mi := &file_server_wire_peer_proto_msgTypes[23]
+	mi := &file_server_wire_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1519,7 @@ func (x *PeerInstance) String() string {
 func (*PeerInstance) ProtoMessage() {}
 
 func (x *PeerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[23]
+	mi := &file_server_wire_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1532,7 @@ func (x *PeerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInstance.ProtoReflect.Descriptor instead.
 func (*PeerInstance) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{23}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PeerInstance) GetId() string {
@@ -1501,6 +1598,67 @@ func (x *PeerInstance) GetMetadata() map[string]string {
 	return nil
 }
 
+// Fault is an error as a call that failed has it.
+type Fault struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"` // of gRPC
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Invalid       *Invalid               `protobuf:"bytes,3,opt,name=invalid,proto3" json:"invalid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fault) Reset() {
+	*x = Fault{}
+	mi := &file_server_wire_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fault) ProtoMessage() {}
+
+func (x *Fault) ProtoReflect() protoreflect.Message {
+	mi := &file_server_wire_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fault.ProtoReflect.Descriptor instead.
+func (*Fault) Descriptor() ([]byte, []int) {
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Fault) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *Fault) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Fault) GetInvalid() *Invalid {
+	if x != nil {
+		return x.Invalid
+	}
+	return nil
+}
+
 // Invalid is the detail of an error that is the fault of the client's request.
 type Invalid struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1513,7 +1671,7 @@ type Invalid struct {
 
 func (x *Invalid) Reset() {
 	*x = Invalid{}
-	mi := &file_server_wire_peer_proto_msgTypes[24]
+	mi := &file_server_wire_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1683,7 @@ func (x *Invalid) String() string {
 func (*Invalid) ProtoMessage() {}
 
 func (x *Invalid) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[24]
+	mi := &file_server_wire_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1696,7 @@ func (x *Invalid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalid.ProtoReflect.Descriptor instead.
 func (*Invalid) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{24}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Invalid) GetFault() int32 {
@@ -1578,7 +1736,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_server_wire_peer_proto_msgTypes[25]
+	mi := &file_server_wire_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1748,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[25]
+	mi := &file_server_wire_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1761,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{25}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Holding) GetNode() string {
@@ -1658,7 +1816,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_server_wire_peer_proto_msgTypes[26]
+	mi := &file_server_wire_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1828,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[26]
+	mi := &file_server_wire_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1841,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{26}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoveRequest) GetNode() string {
@@ -1701,7 +1859,7 @@ type RemoveReply struct {
 
 func (x *RemoveReply) Reset() {
 	*x = RemoveReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[27]
+	mi := &file_server_wire_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1871,7 @@ func (x *RemoveReply) String() string {
 func (*RemoveReply) ProtoMessage() {}
 
 func (x *RemoveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[27]
+	mi := &file_server_wire_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1884,7 @@ func (x *RemoveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReply.ProtoReflect.Descriptor instead.
 func (*RemoveReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{27}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{30}
 }
 
 // RestoreChunk is the next part of a snapshot that the leader is to restore.
@@ -1739,7 +1897,7 @@ type RestoreChunk struct {
 
 func (x *RestoreChunk) Reset() {
 	*x = RestoreChunk{}
-	mi := &file_server_wire_peer_proto_msgTypes[28]
+	mi := &file_server_wire_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1909,7 @@ func (x *RestoreChunk) String() string {
 func (*RestoreChunk) ProtoMessage() {}
 
 func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[28]
+	mi := &file_server_wire_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1922,7 @@ func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunk.ProtoReflect.Descriptor instead.
 func (*RestoreChunk) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{28}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RestoreChunk) GetContent() []byte {
@@ -1782,7 +1940,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_server_wire_peer_proto_msgTypes[29]
+	mi := &file_server_wire_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1952,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_server_wire_peer_proto_msgTypes[29]
+	mi := &file_server_wire_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1965,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_server_wire_peer_proto_rawDescGZIP(), []int{29}
+	return file_server_wire_peer_proto_rawDescGZIP(), []int{32}
 }
 
 var File_server_wire_peer_proto protoreflect.FileDescriptor
@@ -1817,10 +1975,15 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\x16server/wire/peer.proto\x12\x10rollcall.peer.v1\"F\n" +
 	"\fWriteRequest\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\fR\toperation\x12\x18\n" +
-	"\arequest\x18\x02 \x01(\tR\arequest\"\"\n" +
+	"\arequest\x18\x02 \x01(\tR\arequest\"Q\n" +
 	"\n" +
 	"WriteReply\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"\x12\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12-\n" +
+	"\x05fault\x18\x02 \x01(\v2\x17.rollcall.peer.v1.FaultR\x05fault\"G\n" +
+	"\rWritesRequest\x126\n" +
+	"\x06writes\x18\x01 \x03(\v2\x1e.rollcall.peer.v1.WriteRequestR\x06writes\"C\n" +
+	"\vWritesReply\x124\n" +
+	"\x06writes\x18\x01 \x03(\v2\x1c.rollcall.peer.v1.WriteReplyR\x06writes\"\x12\n" +
 	"\x10ReadIndexRequest\"&\n" +
 	"\x0eReadIndexReply\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"\x0e\n" +
@@ -1926,7 +2089,11 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\bmetadata\x18\t \x03(\v2,.rollcall.peer.v1.PeerInstance.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"d\n" +
+	"\x05Fault\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x123\n" +
+	"\ainvalid\x18\x03 \x01(\v2\x19.rollcall.peer.v1.InvalidR\ainvalid\"I\n" +
 	"\aInvalid\x12\x14\n" +
 	"\x05fault\x18\x01 \x01(\x05R\x05fault\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
@@ -1957,59 +2124,66 @@ func file_server_wire_peer_proto_rawDescGZIP() []byte {
 	return file_server_wire_peer_proto_rawDescData
 }
 
-var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_server_wire_peer_proto_goTypes = []any{
 	(*WriteRequest)(nil),       // 0: rollcall.peer.v1.WriteRequest
 	(*WriteReply)(nil),         // 1: rollcall.peer.v1.WriteReply
-	(*ReadIndexRequest)(nil),   // 2: rollcall.peer.v1.ReadIndexRequest
-	(*ReadIndexReply)(nil),     // 3: rollcall.peer.v1.ReadIndexReply
-	(*StatsRequest)(nil),       // 4: rollcall.peer.v1.StatsRequest
-	(*StatsReply)(nil),         // 5: rollcall.peer.v1.StatsReply
-	(*StateRequest)(nil),       // 6: rollcall.peer.v1.StateRequest
-	(*StateReply)(nil),         // 7: rollcall.peer.v1.StateReply
-	(*ReloadRequest)(nil),      // 8: rollcall.peer.v1.ReloadRequest
-	(*ReloadReply)(nil),        // 9: rollcall.peer.v1.ReloadReply
-	(*RegisterRequest)(nil),    // 10: rollcall.peer.v1.RegisterRequest
-	(*DeregisterRequest)(nil),  // 11: rollcall.peer.v1.DeregisterRequest
-	(*OwnedReply)(nil),         // 12: rollcall.peer.v1.OwnedReply
-	(*ChangeReply)(nil),        // 13: rollcall.peer.v1.ChangeReply
-	(*BeatRequest)(nil),        // 14: rollcall.peer.v1.BeatRequest
-	(*BeatReply)(nil),          // 15: rollcall.peer.v1.BeatReply
-	(*RenewRequest)(nil),       // 16: rollcall.peer.v1.RenewRequest
-	(*Renewal)(nil),            // 17: rollcall.peer.v1.Renewal
-	(*RenewReply)(nil),         // 18: rollcall.peer.v1.RenewReply
-	(*SubscribersRequest)(nil), // 19: rollcall.peer.v1.SubscribersRequest
-	(*SubscribersReply)(nil),   // 20: rollcall.peer.v1.SubscribersReply
-	(*PeerSubscriber)(nil),     // 21: rollcall.peer.v1.PeerSubscriber
-	(*PeerService)(nil),        // 22: rollcall.peer.v1.PeerService
-	(*PeerInstance)(nil),       // 23: rollcall.peer.v1.PeerInstance
-	(*Invalid)(nil),            // 24: rollcall.peer.v1.Invalid
-	(*Holding)(nil),            // 25: rollcall.peer.v1.Holding
-	(*RemoveRequest)(nil),      // 26: rollcall.peer.v1.RemoveRequest
-	(*RemoveReply)(nil),        // 27: rollcall.peer.v1.RemoveReply
-	(*RestoreChunk)(nil),       // 28: rollcall.peer.v1.RestoreChunk
-	(*RestoreReply)(nil),       // 29: rollcall.peer.v1.RestoreReply
-	nil,                        // 30: rollcall.peer.v1.PeerInstance.MetadataEntry
+	(*WritesRequest)(nil),      // 2: rollcall.peer.v1.WritesRequest
+	(*WritesReply)(nil),        // 3: rollcall.peer.v1.WritesReply
+	(*ReadIndexRequest)(nil),   // 4: rollcall.peer.v1.ReadIndexRequest
+	(*ReadIndexReply)(nil),     // 5: rollcall.peer.v1.ReadIndexReply
+	(*StatsRequest)(nil),       // 6: rollcall.peer.v1.StatsRequest
+	(*StatsReply)(nil),         // 7: rollcall.peer.v1.StatsReply
+	(*StateRequest)(nil),       // 8: rollcall.peer.v1.StateRequest
+	(*StateReply)(nil),         // 9: rollcall.peer.v1.StateReply
+	(*ReloadRequest)(nil),      // 10: rollcall.peer.v1.ReloadRequest
+	(*ReloadReply)(nil),        // 11: rollcall.peer.v1.ReloadReply
+	(*RegisterRequest)(nil),    // 12: rollcall.peer.v1.RegisterRequest
+	(*DeregisterRequest)(nil),  // 13: rollcall.peer.v1.DeregisterRequest
+	(*OwnedReply)(nil),         // 14: rollcall.peer.v1.OwnedReply
+	(*ChangeReply)(nil),        // 15: rollcall.peer.v1.ChangeReply
+	(*BeatRequest)(nil),        // 16: rollcall.peer.v1.BeatRequest
+	(*BeatReply)(nil),          // 17: rollcall.peer.v1.BeatReply
+	(*RenewRequest)(nil),       // 18: rollcall.peer.v1.RenewRequest
+	(*Renewal)(nil),            // 19: rollcall.peer.v1.Renewal
+	(*RenewReply)(nil),         // 20: rollcall.peer.v1.RenewReply
+	(*SubscribersRequest)(nil), // 21: rollcall.peer.v1.SubscribersRequest
+	(*SubscribersReply)(nil),   // 22: rollcall.peer.v1.SubscribersReply
+	(*PeerSubscriber)(nil),     // 23: rollcall.peer.v1.PeerSubscriber
+	(*PeerService)(nil),        // 24: rollcall.peer.v1.PeerService
+	(*PeerInstance)(nil),       // 25: rollcall.peer.v1.PeerInstance
+	(*Fault)(nil),              // 26: rollcall.peer.v1.Fault
+	(*Invalid)(nil),            // 27: rollcall.peer.v1.Invalid
+	(*Holding)(nil),            // 28: rollcall.peer.v1.Holding
+	(*RemoveRequest)(nil),      // 29: rollcall.peer.v1.RemoveRequest
+	(*RemoveReply)(nil),        // 30: rollcall.peer.v1.RemoveReply
+	(*RestoreChunk)(nil),       // 31: rollcall.peer.v1.RestoreChunk
+	(*RestoreReply)(nil),       // 32: rollcall.peer.v1.RestoreReply
+	nil,                        // 33: rollcall.peer.v1.PeerInstance.MetadataEntry
 }
 var file_server_wire_peer_proto_depIdxs = []int32{
-	25, // 0: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
-	22, // 1: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
-	23, // 2: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
-	22, // 3: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
-	13, // 4: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
-	22, // 5: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
-	23, // 6: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
-	13, // 7: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
-	17, // 8: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
-	22, // 9: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
-	22, // 10: rollcall.peer.v1.SubscribersRequest.service:type_name -> rollcall.peer.v1.PeerService
-	21, // 11: rollcall.peer.v1.SubscribersReply.subscribers:type_name -> rollcall.peer.v1.PeerSubscriber
-	30, // 12: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	26, // 0: rollcall.peer.v1.WriteReply.fault:type_name -> rollcall.peer.v1.Fault
+	0,  // 1: rollcall.peer.v1.WritesRequest.writes:type_name -> rollcall.peer.v1.WriteRequest
+	1,  // 2: rollcall.peer.v1.WritesReply.writes:type_name -> rollcall.peer.v1.WriteReply
+	28, // 3: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
+	24, // 4: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	25, // 5: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	24, // 6: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	15, // 7: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	24, // 8: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
+	25, // 9: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	15, // 10: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	19, // 11: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
+	24, // 12: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
+	24, // 13: rollcall.peer.v1.SubscribersRequest.service:type_name -> rollcall.peer.v1.PeerService
+	23, // 14: rollcall.peer.v1.SubscribersReply.subscribers:type_name -> rollcall.peer.v1.PeerSubscriber
+	33, // 15: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
+	27, // 16: rollcall.peer.v1.Fault.invalid:type_name -> rollcall.peer.v1.Invalid
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_server_wire_peer_proto_init() }
@@ -2023,7 +2197,7 @@ func file_server_wire_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_wire_peer_proto_rawDesc), len(file_server_wire_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
