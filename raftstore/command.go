@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -152,23 +153,30 @@ func decodeOperation(b []byte) (operation, error) {
 	return operation{request: op.GetRequest(), other: op}, nil
 }
 
-// encodeOperation encodes an operation. With the id of a request it is marked, so
-// that the same operation of the same request is applied once.
-func encodeOperation(op *Operation, request string) ([]byte, error) {
-	options := proto.MarshalOptions{Deterministic: request != ""}
-	b, err := options.Marshal(op)
+// encodeOperation encodes an operation, and the same one always in the same way.
+func encodeOperation(op *Operation) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(op)
 	if err != nil {
 		return nil, fmt.Errorf("encode operation: %w", err)
 	}
-	if request != "" {
-		sum := sha256.New()
-		_, _ = io.WriteString(sum, request)
-		sum.Write([]byte{0})
-		sum.Write(b)
-		b = protowire.AppendTag(b, 15, protowire.BytesType)
-		b = protowire.AppendBytes(b, sum.Sum(nil)[:requestBytes])
+	if len(b) > maxOperationBytes {
+		return nil, fmt.Errorf("a write of %d bytes is too large, %d are the limit", len(b), maxOperationBytes)
 	}
 	return b, nil
+}
+
+// marked is an encoded operation with the id of a request, if there is one: the same
+// operation of the same request is applied once.
+func marked(b []byte, request string) []byte {
+	if request == "" {
+		return b
+	}
+	sum := sha256.New()
+	_, _ = io.WriteString(sum, request)
+	sum.Write([]byte{0})
+	sum.Write(b)
+	b = protowire.AppendTag(slices.Clip(b), 15, protowire.BytesType)
+	return protowire.AppendBytes(b, sum.Sum(nil)[:requestBytes])
 }
 
 // publishOperation returns the operation for a publication.

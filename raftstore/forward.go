@@ -15,7 +15,7 @@ import (
 
 // EncodePublish encodes a publication for [Store.Write].
 func EncodePublish(p consistency.Publication) ([]byte, error) {
-	return proto.Marshal(publishOperation(p))
+	return encodeOperation(publishOperation(p))
 }
 
 // EncodePut encodes a datum that is to be stored, for [Store.Write].
@@ -24,7 +24,7 @@ func EncodePut(d consistency.Datum) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.Marshal(op)
+	return encodeOperation(op)
 }
 
 // EncodeDelete encodes the key of a datum that is to be removed, for [Store.Write].
@@ -33,13 +33,16 @@ func EncodeDelete(k consistency.Key) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.Marshal(op)
+	return encodeOperation(op)
 }
 
 // Write makes a write that another node has encoded. It blocks and fails as the
 // methods of [consistency.Store] do. What this program does not understand it
 // refuses with ErrNotReady: in the log it would stop every node.
 func (s *Store) Write(ctx context.Context, encoded []byte) error {
+	if _, request, ok := readPublication(encoded); ok && request == nil {
+		return s.write(ctx, func() ([]byte, error) { return encoded, nil })
+	}
 	op := new(Operation)
 	err := proto.Unmarshal(encoded, op)
 	if err != nil {
@@ -50,7 +53,7 @@ func (s *Store) Write(ctx context.Context, encoded []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: the node that leads does not understand the one that asks, their versions may differ: %w", consistency.ErrNotReady, err)
 	}
-	return s.write(ctx, op)
+	return s.write(ctx, func() ([]byte, error) { return encodeOperation(op) })
 }
 
 // checkForwarded returns an error unless the operation is one that [EncodePublish],

@@ -168,9 +168,9 @@ func randomCommand(t *testing.T, random *rand.Rand) []byte {
 		if random.IntN(2) == 0 {
 			name = "request-" + strconv.Itoa(random.IntN(8))
 		}
-		op, err := encodeOperation(randomOperation(t, random), name)
+		op, err := encodeOperation(randomOperation(t, random))
 		require.NoError(t, err)
-		all = append(all, op)
+		all = append(all, marked(op, name))
 	}
 	return encodeCommand(all, time.UnixMilli(1_700_000_000_000+random.Int64N(2*requestMemory.Milliseconds())))
 }

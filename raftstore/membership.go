@@ -461,7 +461,7 @@ func (s *Store) closed() bool {
 
 // submit writes an operation of the store itself.
 func (s *Store) submit(ctx context.Context, op *Operation) error {
-	b, err := encodeOperation(op, "")
+	b, err := encodeOperation(op)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ func publicationIn(m parts) (p consistency.Publication, ok bool) {
 
 func instanceIn(m parts) (*naming.Instance, bool) {
 	i := new(naming.Instance)
+	last := "" // key of the metadata, which are sorted
 	for m.next() {
 		switch {
 		case m.textTo(&i.ID, 1), m.textTo(&i.IP, 2), m.textTo(&i.Cluster, 4):
@@ -88,13 +89,13 @@ func instanceIn(m parts) (*naming.Instance, bool) {
 					return nil, false
 				}
 			}
-			if !pair.whole() {
+			if !pair.whole() || i.Metadata != nil && key <= last {
 				return nil, false
 			}
 			if i.Metadata == nil {
 				i.Metadata = make(map[string]string)
 			}
-			i.Metadata[key] = value
+			i.Metadata[key], last = value, key
 		default:
 			return nil, false
 		}

@@ -26,8 +26,9 @@ func newApplier(t *testing.T) *applier {
 
 func (a *applier) apply(op *Operation, request string, at time.Duration) result {
 	a.t.Helper()
-	b, err := encodeOperation(op, request)
+	b, err := encodeOperation(op)
 	require.NoError(a.t, err)
+	b = marked(b, request)
 	a.next++
 	results, ok := a.Apply(&raft.Log{Index: a.next, Data: encodeCommand([][]byte{b}, time.UnixMilli(1_700_000_000_000).Add(at))}).([]result)
 	require.True(a.t, ok)

@@ -410,32 +410,24 @@ func (s *Store) release() error {
 
 // Publish implements [consistency.Store].
 func (s *Store) Publish(ctx context.Context, p consistency.Publication) error {
-	return s.write(ctx, publishOperation(p))
+	return s.write(ctx, func() ([]byte, error) { return EncodePublish(p) })
 }
 
 // Put implements [consistency.Store].
 func (s *Store) Put(ctx context.Context, d consistency.Datum) error {
-	op, err := putOperation(d)
-	if err != nil {
-		return err
-	}
-	return s.write(ctx, op)
+	return s.write(ctx, func() ([]byte, error) { return EncodePut(d) })
 }
 
 // Delete implements [consistency.Store].
 func (s *Store) Delete(ctx context.Context, k consistency.Key) error {
-	op, err := deleteOperation(k)
-	if err != nil {
-		return err
-	}
-	return s.write(ctx, op)
+	return s.write(ctx, func() ([]byte, error) { return EncodeDelete(k) })
 }
 
 // write writes an operation on this node if it leads, and tries again while the
 // leader surely has not accepted it.
-func (s *Store) write(ctx context.Context, op *Operation) error {
+func (s *Store) write(ctx context.Context, encode func() ([]byte, error)) error {
 	begin := time.Now()
-	index, err := s.tryWrite(ctx, op)
+	index, err := s.tryWrite(ctx, encode)
 	var redirect *consistency.RedirectError
 	outcome := "failed"
 	switch {
@@ -456,27 +448,27 @@ func (s *Store) write(ctx context.Context, op *Operation) error {
 	return err
 }
 
-func (s *Store) tryWrite(ctx context.Context, op *Operation) (index uint64, err error) {
+func (s *Store) tryWrite(ctx context.Context, encode func() ([]byte, error)) (index uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
-	}
-	b, err := encodeOperation(op, consistency.RequestOf(ctx).ID())
-	if err != nil {
-		return 0, err
-	}
-	if len(b) > maxOperationBytes {
-		return 0, fmt.Errorf("a write of %d bytes is too large, %d are the limit", len(b), maxOperationBytes)
 	}
 	if err := s.refused(); err != nil {
 		return 0, fmt.Errorf("%w: %w", consistency.ErrNotReady, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
+	var operation []byte
 	for {
 		if err := s.awaitLeader(ctx, true); err != nil {
 			return 0, err
 		}
-		index, err := s.batcher.submit(ctx, b)
+		if operation == nil {
+			if operation, err = encode(); err != nil {
+				return 0, err
+			}
+			operation = marked(operation, consistency.RequestOf(ctx).ID())
+		}
+		index, err := s.batcher.submit(ctx, operation)
 		if !errors.Is(err, errNotAccepted) {
 			return index, err
 		}

@@ -25,7 +25,7 @@ type Config struct {
 	Instances   int      // of the service that is asked for or watched; of scenario fill in all
 	Subscribers int      // of scenario fanout; subscriptions of scenario fill
 	Slow        int      // further subscribers of scenario fanout, which read nothing
-	Rate        int      // calls per second of all workers; 0: as many as are answered
+	Rate        int      // calls per second of all workers; 0: as many as are answered, changes of scenario propagation one at a time
 	Duration    time.Duration
 	WarmUp      time.Duration
 	PID         int  // of the server on this machine, to tell what it uses; 0: it is not told
@@ -58,6 +58,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("scenario is %q: it must be one of %s", c.Scenario, strings.Join(names, ", ")))
 	} else {
 		check(!c.Limits || s.limit, "limits: there is no bare limit for scenario %s; leave --limits out", c.Scenario)
+		check(c.Rate == 0 || !s.unpaced, "rate is %d: scenario %s makes one change at a time; leave --rate out", c.Rate, c.Scenario)
 	}
 	check(len(c.Servers) > 0, "servers are missing: give host:port")
 	check(c.Connections > 0, "connections is %d: it must be above zero", c.Connections)
@@ -79,8 +80,9 @@ type Scenario struct {
 	Name string
 	Does string
 
-	limit bool // there is a bare limit to compare it with
-	run   func(ctx context.Context, cfg Config) (*Result, error)
+	limit   bool // there is a bare limit to compare it with
+	unpaced bool // it has no rate
+	run     func(ctx context.Context, cfg Config) (*Result, error)
 }
 
 // Scenarios returns all kinds of load, in the order in which they are listed.
@@ -104,9 +106,14 @@ func Scenarios() []Scenario {
 		{Name: "mixed", Does: "all of these but persistent at once, best at a --rate", run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return measureCalls(ctx, cfg, mixedLoad)
 		}},
-		{Name: "fanout", Does: "one change to all subscribers of a service, again and again", run: oneByOne(fanout)},
-		{Name: "propagation", Does: "a registration at the first server to a subscriber of the last", run: oneByOne(propagation)},
-		{Name: scenarioFill, Does: "--instances, ten in a service, and --subscribers; then nothing, to tell what --pid uses", run: oneByOne(fill)},
+		{Name: "fanout", Does: "one change to all subscribers of a service, again and again", unpaced: true, run: oneByOne(fanout)},
+		{Name: "propagation", Does: "a registration at the first server to a subscriber of the last, one at a time or at a --rate", run: func(ctx context.Context, cfg Config) (*Result, error) {
+			if cfg.Rate > 0 {
+				return measureCalls(ctx, cfg, changesLoad)
+			}
+			return oneByOne(propagation)(ctx, cfg)
+		}},
+		{Name: scenarioFill, Does: "--instances, ten in a service, and --subscribers; then nothing, to tell what --pid uses", unpaced: true, run: oneByOne(fill)},
 	}
 }
 

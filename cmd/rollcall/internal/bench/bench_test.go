@@ -171,6 +171,17 @@ func TestRun_Rate(t *testing.T) {
 	require.Positive(t, r.Calls)
 }
 
+func TestRun_PropagationAtARate(t *testing.T) {
+	cfg := short(node(t), "propagation")
+	cfg.Rate, cfg.Duration = 50, 2*time.Second
+	r, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Zero(t, r.Errors, r.Error)
+	require.InDelta(t, 100, r.Calls, 25)
+	require.Equal(t, "call to push", r.Times[0].What)
+	require.Less(t, r.Times[0].P50, 50.0, "each change is pushed by itself")
+}
+
 func TestRun_ErrorsAreCounted(t *testing.T) {
 	cfg := short(node(t), "http-register")
 	taken := url.Values{"serviceName": {"bench-true-1"}, "ip": {"10.0.0.1"}, "port": {"80"}, "ephemeral": {"false"}}
@@ -215,6 +226,7 @@ func TestConfig_RefusesByName(t *testing.T) {
 		"warm-up is -1ns":     func(c *Config) { c.WarmUp = -1 },
 		"servers are missing": func(c *Config) { c.Servers = nil },
 		"no bare limit for":   func(c *Config) { c.Scenario, c.Limits = "fanout", true },
+		"rate is 5: scenario": func(c *Config) { c.Scenario, c.Rate = "fanout", 5 },
 	} {
 		cfg := DefaultConfig()
 		change(&cfg)

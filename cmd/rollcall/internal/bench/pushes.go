@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/tidwall/gjson"
 )
 
 // pushTime is the longest that a push is waited for.
@@ -199,4 +201,78 @@ func propagation(ctx context.Context, cfg Config) (*Result, error) {
 		Scenario: cfg.Scenario, Servers: cfg.Servers, Calls: changes, Seconds: cfg.Duration.Seconds(),
 		Rate: float64(changes) / cfg.Duration.Seconds(), Times: []Time{times("call to push", h)},
 	}, nil
+}
+
+// changesLoad changes as many services as there are changes in a second, each of them
+// once a second, so that each change is pushed by itself. A call is over when the
+// subscriber was told.
+func changesLoad(ctx context.Context, cfg Config) (*load, error) {
+	publisher, err := connect(ctx, cfg.Servers[0])
+	if err != nil {
+		return nil, err
+	}
+	subscriber, err := connect(ctx, cfg.Servers[len(cfg.Servers)-1])
+	if err != nil {
+		publisher.close()
+		return nil, err
+	}
+	name := func(n int) string { return watchedService + "-" + strconv.Itoa(n) }
+	told := make(map[string]chan string, cfg.Rate) // by service: versions, the newest
+	for n := range cfg.Rate {
+		told[name(n)] = make(chan string, 1)
+	}
+	l := new(load)
+	var listeners sync.WaitGroup
+	listeners.Go(func() { publisher.listen(func([]byte) {}) })
+	listeners.Go(func() {
+		subscriber.listen(func(body []byte) {
+			info := gjson.GetManyBytes(body, "serviceInfo.name", "serviceInfo.hosts.0.metadata.v")
+			ch := told[info[0].Str]
+			select {
+			case <-ch: // nobody waited for that one any more
+			default:
+			}
+			if ch != nil {
+				ch <- info[1].Str
+			}
+		})
+	})
+	l.close = func() {
+		closeAll([]*conn{publisher, subscriber})
+		listeners.Wait()
+	}
+	for n := range cfg.Rate {
+		answer, err := subscriber.call(ctx, subscribeRequest(name(n), true))
+		if err == nil {
+			err = refusal(answer)
+		}
+		if err != nil {
+			l.close()
+			return nil, fmt.Errorf("subscribe: %w", err)
+		}
+	}
+	for n := range cfg.Rate {
+		service, version := name(n), 0
+		l.workers = append(l.workers, worker{"call to push", func(ctx context.Context) error {
+			version++
+			answer, err := publisher.call(ctx, instanceRequest("registerInstance", service, 0, version))
+			if err == nil {
+				err = refusal(answer)
+			}
+			for want := strconv.Itoa(version); err == nil; {
+				select {
+				case v := <-told[service]:
+					if v == want {
+						return nil
+					}
+				case <-time.After(pushTime):
+					return fmt.Errorf("the subscriber was not told of a change of %s within %v", service, pushTime)
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return err
+		}})
+	}
+	return l, nil
 }
