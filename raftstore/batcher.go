@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	maxInFlight   = 2         // log entries that are under way at once
 	maxOperations = 256       // in one log entry
 	maxEntryBytes = 128 << 10 // in one log entry, unless one operation is larger alone
 	maxWaiting    = 4096      // operations; more callers wait for room
@@ -28,17 +27,15 @@ const (
 var errNotAccepted = errors.New("not accepted by the leader")
 
 // batcher puts operations that wait at the same time into one log entry. There is
-// no timer: an entry leaves as soon as fewer than maxInFlight are under way, and
-// takes along what has come in the meantime. Operations keep their order.
+// no timer: an entry leaves as soon as the one before is written, and takes along what
+// has come in the meantime. Operations keep their order.
 type batcher struct {
 	apply func(command []byte, timeout time.Duration) raft.ApplyFuture
 
-	wakeCh   chan struct{} // of capacity 1: something waits
-	roomCh   chan struct{} // holds one value for each waiting operation
-	slotCh   chan struct{} // holds one value for each entry in flight
-	flightCh chan flight   // to the collector, in the order of the log
-	stopCh   chan struct{} // closed: take in and send nothing more
-	goneCh   chan struct{} // closed: nobody will answer what is still in flight
+	wakeCh chan struct{} // of capacity 1: something waits
+	roomCh chan struct{} // holds one value for each waiting operation
+	stopCh chan struct{} // closed: take in and send nothing more
+	goneCh chan struct{} // closed: nobody will answer what is still under way
 
 	mu      sync.Mutex
 	waiting []*write
@@ -52,20 +49,12 @@ type write struct {
 	withdrawn bool        // its caller has gone; guarded by batcher.mu
 }
 
-// flight is a log entry under way.
-type flight struct {
-	future raft.ApplyFuture
-	writes []*write
-}
-
 func newBatcher() *batcher {
 	return &batcher{
-		wakeCh:   make(chan struct{}, 1),
-		roomCh:   make(chan struct{}, maxWaiting),
-		slotCh:   make(chan struct{}, maxInFlight),
-		flightCh: make(chan flight, maxInFlight),
-		stopCh:   make(chan struct{}),
-		goneCh:   make(chan struct{}),
+		wakeCh: make(chan struct{}, 1),
+		roomCh: make(chan struct{}, maxWaiting),
+		stopCh: make(chan struct{}),
+		goneCh: make(chan struct{}),
 	}
 }
 
@@ -158,28 +147,23 @@ func (b *batcher) take() []*write {
 	return batch
 }
 
-// dispatch sends entries to Raft until the batcher is stopped.
-func (b *batcher) dispatch() {
-	defer close(b.flightCh)
+// run sends entries to Raft until the batcher is stopped, and then waits for the one
+// that is under way.
+func (b *batcher) run() {
 	for {
 		select {
 		case <-b.wakeCh:
 		case <-b.stopCh:
 			return
 		}
-		for b.dispatchOne() {
+		for b.writeOne() {
 		}
 	}
 }
 
-// dispatchOne sends what waits as one entry. It returns false when nothing waits
-// or the batcher is stopped.
-func (b *batcher) dispatchOne() bool {
-	select {
-	case b.slotCh <- struct{}{}:
-	case <-b.stopCh:
-		return false
-	}
+// writeOne writes what waits as one entry. It returns false when nothing waits or the
+// batcher is stopped.
+func (b *batcher) writeOne() bool {
 	select {
 	case <-b.stopCh:
 		return false
@@ -187,43 +171,36 @@ func (b *batcher) dispatchOne() bool {
 	}
 	writes := b.take()
 	if len(writes) == 0 {
-		<-b.slotCh
 		return false
 	}
 	operations := make([][]byte, len(writes))
 	for n, w := range writes {
 		operations[n] = w.operation
 	}
-	b.flightCh <- flight{b.apply(encodeCommand(operations, time.Now()), enqueueTimeout), writes}
+	answer(writes, b.apply(encodeCommand(operations, time.Now()), enqueueTimeout))
 	return true
 }
 
-// collect hands the results of entries to the callers. It ends after dispatch has,
-// when nothing is in flight any more.
-func (b *batcher) collect() {
-	for f := range b.flightCh {
-		err := f.future.Error()
-		<-b.slotCh
-		if err != nil {
-			err = outcome(err)
-			for _, w := range f.writes {
-				w.doneCh <- result{err: err}
-			}
-			continue
+// answer waits for an entry and hands its results to the callers.
+func answer(writes []*write, future raft.ApplyFuture) {
+	err := future.Error()
+	if err != nil {
+		err = outcome(err)
+	} else if fault, ok := future.Response().(error); ok {
+		err = fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, fault)
+	}
+	if err != nil {
+		for _, w := range writes {
+			w.doneCh <- result{err: err}
 		}
-		if fault, ok := f.future.Response().(error); ok {
-			for _, w := range f.writes {
-				w.doneCh <- result{err: fmt.Errorf("%w: %w", consistency.ErrUnknownOutcome, fault)}
-			}
-			continue
-		}
-		results, ok := f.future.Response().([]result)
-		if !ok || len(results) != len(f.writes) {
-			panic(fmt.Sprintf("log entry %d: %d operations have the results %v", f.future.Index(), len(f.writes), f.future.Response()))
-		}
-		for n, w := range f.writes {
-			w.doneCh <- results[n]
-		}
+		return
+	}
+	results, ok := future.Response().([]result)
+	if !ok || len(results) != len(writes) {
+		panic(fmt.Sprintf("log entry %d: %d operations have the results %v", future.Index(), len(writes), future.Response()))
+	}
+	for n, w := range writes {
+		w.doneCh <- results[n]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 // entry is a log entry that the test answers by hand.
 type entry struct {
+	log        *fakeLog
 	operations []string
 	doneCh     chan struct{}
 	err        error
@@ -28,6 +30,7 @@ func (e *entry) Response() any { return e.results }
 func (e *entry) Index() uint64 { return 1 }
 func (e *entry) answer(err error) {
 	e.err = err
+	e.log.busy.Store(false)
 	close(e.doneCh)
 }
 
@@ -35,13 +38,15 @@ func (e *entry) answer(err error) {
 type fakeLog struct {
 	*batcher
 	sentCh chan *entry
+	busy   atomic.Bool // an entry is under way
 }
 
 func startBatcher(t *testing.T) *fakeLog {
 	t.Helper()
-	f := &fakeLog{batcher: newBatcher(), sentCh: make(chan *entry, maxInFlight)}
+	f := &fakeLog{batcher: newBatcher(), sentCh: make(chan *entry, 1)}
 	f.apply = func(command []byte, _ time.Duration) raft.ApplyFuture {
-		e := &entry{doneCh: make(chan struct{})}
+		e := &entry{log: f, doneCh: make(chan struct{})}
+		f.busy.Store(true)
 		decoded, err := decodeCommand(command)
 		if err != nil {
 			panic(err)
@@ -59,8 +64,7 @@ func startBatcher(t *testing.T) *fakeLog {
 		return e
 	}
 	var wg sync.WaitGroup
-	wg.Go(f.dispatch)
-	wg.Go(f.collect)
+	wg.Go(f.run)
 	t.Cleanup(func() {
 		select {
 		case <-f.stopCh:
@@ -83,32 +87,29 @@ func (f *fakeLog) submitAsync(ctx context.Context, t *testing.T, name string) <-
 		defer f.mu.Unlock()
 		return len(f.waiting)
 	}
-	before, full := count(), len(f.slotCh) == maxInFlight
+	before, busy := count(), f.busy.Load()
 	doneCh := make(chan error, 1)
 	go func() {
 		_, err := f.submit(ctx, b)
 		doneCh <- err
 	}()
-	if full { // nothing leaves the queue
+	if busy { // nothing leaves the queue
 		require.Eventually(t, func() bool { return count() > before }, wait, tick)
 	}
 	return doneCh
 }
 
-// fill puts maxInFlight entries under way, so that what follows has to wait.
-func (f *fakeLog) fill(t *testing.T) (entries []*entry, doneChs []<-chan error) {
+// fill puts an entry under way, so that what follows has to wait.
+func (f *fakeLog) fill(t *testing.T) (*entry, <-chan error) {
 	t.Helper()
-	for n := range maxInFlight {
-		doneChs = append(doneChs, f.submitAsync(t.Context(), t, fmt.Sprint("first", n)))
-		entries = append(entries, <-f.sentCh)
-	}
-	return entries, doneChs
+	doneCh := f.submitAsync(t.Context(), t, "first")
+	return <-f.sentCh, doneCh
 }
 
 func TestBatcher_WhatWaitsGoesIntoOneEntryInOrder(t *testing.T) {
 	f := startBatcher(t)
-	entries, first := f.fill(t)
-	require.Equal(t, []string{"first0"}, entries[0].operations, "nothing waits for company")
+	entry, first := f.fill(t)
+	require.Equal(t, []string{"first"}, entry.operations, "nothing waits for company")
 
 	var names []string
 	var rest []<-chan error
@@ -120,13 +121,10 @@ func TestBatcher_WhatWaitsGoesIntoOneEntryInOrder(t *testing.T) {
 		names = append(names, name)
 		rest = append(rest, f.submitAsync(t.Context(), t, name))
 	}
-	entries[0].answer(nil)
-	require.NoError(t, <-first[0])
-	merged := <-f.sentCh
+	merged := f.next(entry)
+	require.NoError(t, <-first)
 	require.Equal(t, names, merged.operations)
 	merged.answer(nil)
-	entries[1].answer(nil)
-	require.NoError(t, <-first[1])
 	for n, doneCh := range rest {
 		if n == 3 {
 			require.EqualError(t, <-doneCh, "result 3", "each operation has its own result")
@@ -138,21 +136,20 @@ func TestBatcher_WhatWaitsGoesIntoOneEntryInOrder(t *testing.T) {
 
 func TestBatcher_EntriesAreBounded(t *testing.T) {
 	f := startBatcher(t)
-	entries, _ := f.fill(t)
+	entry, _ := f.fill(t)
 	var doneChs []<-chan error
 	for range maxOperations + 1 {
 		doneChs = append(doneChs, f.submitAsync(t.Context(), t, "x"))
 	}
 	large := strings.Repeat("x", maxEntryBytes)
 	doneChs = append(doneChs, f.submitAsync(t.Context(), t, large))
-	entries = append(entries, f.next(entries[0]))
-	require.Len(t, entries[2].operations, maxOperations)
-	entries = append(entries, f.next(entries[1]))
-	require.Equal(t, []string{"x"}, entries[3].operations, "the large one does not fit")
-	entries = append(entries, f.next(entries[2]))
-	require.Equal(t, []string{large}, entries[4].operations, "but it goes alone")
-	entries[3].answer(nil)
-	entries[4].answer(nil)
+	entry = f.next(entry)
+	require.Len(t, entry.operations, maxOperations)
+	entry = f.next(entry)
+	require.Equal(t, []string{"x"}, entry.operations, "the large one does not fit")
+	entry = f.next(entry)
+	require.Equal(t, []string{large}, entry.operations, "but it goes alone")
+	entry.answer(nil)
 	for _, doneCh := range doneChs {
 		require.NoError(t, <-doneCh)
 	}
@@ -188,9 +185,7 @@ func TestBatcher_CallerGoesAway(t *testing.T) {
 	f := startBatcher(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	inFlight := f.submitAsync(ctx, t, "in flight")
-	entries := []*entry{<-f.sentCh}
-	f.submitAsync(t.Context(), t, "second")
-	entries = append(entries, <-f.sentCh)
+	first := <-f.sentCh
 	waiting := f.submitAsync(ctx, t, "waiting")
 	stays := f.submitAsync(t.Context(), t, "stays")
 	cancel()
@@ -199,16 +194,15 @@ func TestBatcher_CallerGoesAway(t *testing.T) {
 	require.NotErrorIs(t, err, consistency.ErrUnknownOutcome, "it was taken back")
 	require.ErrorIs(t, <-inFlight, consistency.ErrUnknownOutcome)
 
-	last := f.next(entries[0])
+	last := f.next(first)
 	require.Equal(t, []string{"stays"}, last.operations)
-	entries[1].answer(nil)
 	last.answer(nil)
 	require.NoError(t, <-stays)
 }
 
 func TestBatcher_WaitingIsBounded(t *testing.T) {
 	f := startBatcher(t)
-	entries, _ := f.fill(t)
+	entry, _ := f.fill(t)
 	for range maxWaiting {
 		f.roomCh <- struct{}{}
 	}
@@ -216,24 +210,28 @@ func TestBatcher_WaitingIsBounded(t *testing.T) {
 	defer cancel()
 	_, err := f.submit(ctx, nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	for _, e := range entries {
-		e.answer(nil)
-	}
+	entry.answer(nil)
 }
 
 func TestBatcher_Stop(t *testing.T) {
 	f := startBatcher(t)
-	entries, first := f.fill(t)
+	entry, first := f.fill(t)
 	waiting := f.submitAsync(t.Context(), t, "waiting")
 	close(f.stopCh)
 	require.ErrorIs(t, <-waiting, consistency.ErrClosed)
 	_, err := f.submit(t.Context(), nil)
 	require.ErrorIs(t, err, consistency.ErrClosed)
-	entries[0].answer(nil)
-	require.NoError(t, <-first[0], "what is under way is finished")
+	entry.answer(nil)
+	require.NoError(t, <-first, "what is under way is finished")
+}
+
+func TestBatcher_NobodyAnswers(t *testing.T) {
+	f := startBatcher(t)
+	entry, first := f.fill(t)
+	close(f.stopCh)
 	close(f.goneCh)
-	require.ErrorIs(t, <-first[1], consistency.ErrUnknownOutcome)
-	entries[1].answer(nil)
+	require.ErrorIs(t, <-first, consistency.ErrUnknownOutcome)
+	entry.answer(nil)
 }
 
 func TestStore_ConcurrentWritesShareEntries(t *testing.T) {

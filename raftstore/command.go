@@ -159,10 +159,14 @@ func encodeOperation(op *Operation) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode operation: %w", err)
 	}
-	if len(b) > maxOperationBytes {
-		return nil, fmt.Errorf("a write of %d bytes is too large, %d are the limit", len(b), maxOperationBytes)
+	return b, checkSize(b)
+}
+
+func checkSize(operation []byte) error {
+	if len(operation) > maxOperationBytes {
+		return fmt.Errorf("a write of %d bytes is too large, %d are the limit", len(operation), maxOperationBytes)
 	}
-	return b, nil
+	return nil
 }
 
 // marked is an encoded operation with the id of a request, if there is one: the same
@@ -177,17 +181,6 @@ func marked(b []byte, request string) []byte {
 	sum.Write(b)
 	b = protowire.AppendTag(slices.Clip(b), 15, protowire.BytesType)
 	return protowire.AppendBytes(b, sum.Sum(nil)[:requestBytes])
-}
-
-// publishOperation returns the operation for a publication.
-func publishOperation(p consistency.Publication) *Operation {
-	instances := make([]*Instance, len(p.Instances))
-	for n, i := range p.Instances {
-		instances[n] = instanceMessage(i)
-	}
-	return &Operation{Change: &Operation_Publish{&PublishOp{
-		Service: serviceMessage(p.Service), Publisher: p.Publisher, Instances: instances,
-	}}}
 }
 
 // putOperation returns the operation that stores a datum. It refuses a datum

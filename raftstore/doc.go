@@ -67,8 +67,8 @@
 //   - verify asks the followers who leads, for consistent reads, until Close.
 //   - watchDisk looks for hanging work and free space, and notes how far the log is
 //     committed, until Close.
-//   - dispatch (batcher) sends entries to Raft, until Close.
-//   - collect (batcher) hands results to the callers, until nothing is under way.
+//   - run (batcher) writes entries one after the other and hands the results to the
+//     callers, until Close and until nothing is under way.
 //   - awaitReady makes the store ready once, then ends.
 //   - takeSnapshots takes a snapshot when many bytes were written, until Close.
 //   - relay and tellCommits (pipeline), for each follower that is sent entries: until
@@ -105,10 +105,11 @@
 //     fast. Either can take its place behind logStore.
 //   - A batcher of our own in front of Apply, because the library's group commit
 //     saves syncs but not the work per entry: with three nodes and 256 callers it
-//     gave four times the rate and a fifth of the p99 latency. Two entries in
-//     flight: with one the disk waits for the callers; four were no better here.
+//     gave four times the rate and a fifth of the p99 latency. One entry at a
+//     time: with two under way they are half as large, which cost three processes on
+//     two cores a tenth of their rate, and a single node gained nothing.
 //   - The FSM does not implement BatchingFSM: an entry has many operations already.
-//   - Publications are read without the objects of the protobuf library
+//   - Publications are encoded and read without the objects of the protobuf library
 //     (publication.go): with them the three nodes of a benchmark on two cores reached
 //     0.76 of what batched entries reach without a table, without them 0.80.
 //     Generated code (vtprotobuf 0.6.0) gave nothing, and its releases lag behind.

@@ -13,11 +13,6 @@ import (
 // The functions below carry a write to the node that leads. The bytes are an
 // encoded [Operation]; see command.proto.
 
-// EncodePublish encodes a publication for [Store.Write].
-func EncodePublish(p consistency.Publication) ([]byte, error) {
-	return encodeOperation(publishOperation(p))
-}
-
 // EncodePut encodes a datum that is to be stored, for [Store.Write].
 func EncodePut(d consistency.Datum) ([]byte, error) {
 	op, err := putOperation(d)

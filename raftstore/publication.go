@@ -1,7 +1,10 @@
 package raftstore
 
 import (
+	"errors"
+	"maps"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,10 +13,80 @@ import (
 	"rollcall/naming"
 )
 
+// Nearly all writes are publications, and each node reads every one: they are encoded
+// and read without the objects of the library, as the bytes that it makes of them.
+
+// EncodePublish encodes a publication for [Store.Write]: the same one always in the same
+// way.
+func EncodePublish(p consistency.Publication) ([]byte, error) {
+	var service, publish, op fields
+	service.text(1, p.Service.Namespace)
+	service.text(2, p.Service.Group)
+	service.text(3, p.Service.Name)
+	publish.message(1, &service)
+	publish.text(2, p.Publisher)
+	for _, i := range p.Instances {
+		publish.message(3, instanceFields(i))
+	}
+	op.message(1, &publish)
+	if op.bad {
+		return nil, errors.New("encode publication: a text is no UTF-8")
+	}
+	return op.b, checkSize(op.b)
+}
+
+func instanceFields(i *naming.Instance) *fields {
+	var f fields
+	f.text(1, i.ID)
+	f.text(2, i.IP)
+	f.number(3, uint64(uint32(i.Port)))
+	f.text(4, i.Cluster)
+	if bits := math.Float64bits(i.Weight); bits != 0 {
+		f.b = protowire.AppendFixed64(protowire.AppendTag(f.b, 5, protowire.Fixed64Type), bits)
+	}
+	for n, set := range []bool{i.Healthy, i.Enabled, i.Ephemeral} {
+		f.number(protowire.Number(6+n), protowire.EncodeBool(set))
+	}
+	for _, key := range slices.Sorted(maps.Keys(i.Metadata)) {
+		var pair fields
+		pair.anyText(1, key)
+		pair.anyText(2, i.Metadata[key])
+		f.message(9, &pair)
+	}
+	return &f
+}
+
+// fields are those of a message, encoded. Zero values are left out.
+type fields struct {
+	b   []byte
+	bad bool // a text is no UTF-8
+}
+
+func (f *fields) text(number protowire.Number, s string) {
+	if s != "" {
+		f.anyText(number, s)
+	}
+}
+
+func (f *fields) anyText(number protowire.Number, s string) {
+	f.bad = f.bad || !utf8.ValidString(s)
+	f.b = protowire.AppendString(protowire.AppendTag(f.b, number, protowire.BytesType), s)
+}
+
+func (f *fields) number(number protowire.Number, v uint64) {
+	if v != 0 {
+		f.b = protowire.AppendVarint(protowire.AppendTag(f.b, number, protowire.VarintType), v)
+	}
+}
+
+func (f *fields) message(number protowire.Number, m *fields) {
+	f.bad = f.bad || m.bad
+	f.b = protowire.AppendBytes(protowire.AppendTag(f.b, number, protowire.BytesType), m.b)
+}
+
 // readPublication reads an encoded operation that publishes. ok is false for every
-// other one, and for one that is not exactly as [encodeOperation] makes it: then the
-// library reads it. Nearly all writes are publications, and each node reads every one.
-// All texts are parts of one copy of the operation.
+// other one, and for one that is not exactly as [EncodePublish] makes it: then the
+// library reads it. All texts are parts of one copy of the operation.
 func readPublication(b []byte) (p consistency.Publication, request []byte, ok bool) {
 	op := parts{text: string(b), rest: b}
 	found := false

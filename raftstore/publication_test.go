@@ -2,8 +2,10 @@ package raftstore
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +30,44 @@ func throughLibrary(t testing.TB, b []byte) (p consistency.Publication, request 
 		p.Instances = append(p.Instances, instance(i))
 	}
 	return p, op.Request, true
+}
+
+// publishOperation is a publication as the library has it.
+func publishOperation(p consistency.Publication) *Operation {
+	instances := make([]*Instance, len(p.Instances))
+	for n, i := range p.Instances {
+		instances[n] = instanceMessage(i)
+	}
+	return &Operation{Change: &Operation_Publish{&PublishOp{
+		Service: serviceMessage(p.Service), Publisher: p.Publisher, Instances: instances,
+	}}}
+}
+
+func TestEncodePublish_IsWhatTheLibraryWrites(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]consistency.Publication{
+		"nothing":  {},
+		"empty":    publication(service(1)),
+		"one":      publication(service(1), host(1)),
+		"several":  publication(service(2), host(1), host(2), &naming.Instance{}),
+		"extremes": publication(service(3), &naming.Instance{Port: math.MaxUint32, Weight: math.Copysign(0, -1)}, &naming.Instance{Port: -1, Weight: math.Inf(1)}),
+		"metadata": publication(service(4), &naming.Instance{ID: "i", Ephemeral: true, Metadata: map[string]string{"b": "", "": "x", "ключ": "значение", "a": strings.Repeat("long", 100)}}),
+	} {
+		want, err := proto.MarshalOptions{Deterministic: true}.Marshal(publishOperation(p))
+		require.NoError(t, err)
+		got, err := EncodePublish(p)
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+	}
+	for _, p := range []consistency.Publication{
+		{Publisher: "\xff"}, publication(service(1), &naming.Instance{IP: "\xff"}),
+		publication(service(1), &naming.Instance{Metadata: map[string]string{"k": "\xff"}}),
+	} {
+		_, err := EncodePublish(p)
+		require.ErrorContains(t, err, "UTF-8")
+	}
+	_, err := EncodePublish(consistency.Publication{Publisher: strings.Repeat("x", maxOperationBytes)})
+	require.ErrorContains(t, err, "too large")
 }
 
 func TestReadPublication_ReadsWhatIsWritten(t *testing.T) {

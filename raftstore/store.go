@@ -284,10 +284,9 @@ func (s *Store) startLocked() error {
 	})
 	node.RegisterObserver(observer)
 	s.wg.Go(func() { s.watchLeader(observationCh) })
-	s.wg.Go(s.batcher.dispatch)
 	s.wg.Go(func() {
 		defer close(s.flownCh)
-		s.batcher.collect()
+		s.batcher.run()
 	})
 	s.wg.Go(func() {
 		defer close(s.managedCh)
@@ -455,8 +454,11 @@ func (s *Store) tryWrite(ctx context.Context, encode func() ([]byte, error)) (in
 	if err := s.refused(); err != nil {
 		return 0, fmt.Errorf("%w: %w", consistency.ErrNotReady, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
-	defer cancel()
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > s.cfg.WriteTimeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.cfg.WriteTimeout)
+		defer cancel()
+	}
 	var operation []byte
 	for {
 		if err := s.awaitLeader(ctx, true); err != nil {

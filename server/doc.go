@@ -29,8 +29,7 @@
 // Nodes find each other through distro.Members. Each serves rollcall.Peer (see
 // server/wire/peer.proto): its state, which the roster keeps of the others and hands to
 // raftstore for its membership, and persistent writes, which a node that does not
-// lead forwards to the one that does, those that wait in one call (outbox.go): with a
-// call for each of 256 writers three nodes on two cores made half as many. The answer
+// lead forwards to the one that does, those that wait in one call (outbox.go). The answer
 // comes back when the write is applied
 // on the node that was asked, so that a client reads what it wrote; a node whose disk
 // is full does not wait for that. Each write has one id for all its tries, here and
