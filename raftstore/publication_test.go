@@ -60,7 +60,8 @@ func TestEncodePublish_IsWhatTheLibraryWrites(t *testing.T) {
 		require.Equal(t, want, got, name)
 	}
 	for _, p := range []consistency.Publication{
-		{Publisher: "\xff"}, publication(service(1), &naming.Instance{IP: "\xff"}),
+		{Publisher: "\xff"},
+		publication(service(1), &naming.Instance{IP: "\xff"}),
 		publication(service(1), &naming.Instance{Metadata: map[string]string{"k": "\xff"}}),
 	} {
 		_, err := EncodePublish(p)
