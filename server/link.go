@@ -241,8 +241,9 @@ func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distr
 		owner: ephemeral.Owner, ask: l.peers.ask,
 		// A node that is taken to be alive, but does not answer, may hear clients and
 		// be unable to say so.
-		mayExpire: func() bool { return l.roster.reached() && ephemeral.MayExpire() },
-		led:       led(persistent),
+		mayExpire:  func() bool { return l.roster.reached() && ephemeral.MayExpire() },
+		led:        led(persistent),
+		heardSince: l.roster.heardSince,
 		await: func(ctx context.Context, m *wire.ChangeReply) error {
 			return ephemeral.Await(ctx, distro.Mark{Node: m.GetNode(), Boot: m.GetBoot(), Seq: m.GetSeq()})
 		},

@@ -105,6 +105,45 @@ func TestMoving_CutOffNode(t *testing.T) {
 	})
 }
 
+// A cut is noticed after a moment: until then nobody is taken to be gone from a node that
+// may be cut off already.
+func TestConnectionLost_IsBelievedOnceAllNodesWereHeard(t *testing.T) {
+	const beginsAt = 10 * time.Second
+	for name, c := range map[string]struct {
+		heard  time.Duration // when all nodes answer a question that was asked after the loss
+		cutOff bool          // what comes out when they never do
+		gone   time.Duration // 0: never
+	}{
+		"at once":            {heard: 300 * ms, gone: 500 * ms},
+		"soon":               {heard: 1200 * ms, gone: 1300 * ms},
+		"never, most here":   {heard: time.Hour, gone: 2500 * ms},
+		"never, most beyond": {heard: time.Hour, cutOff: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fixture) {
+				begin := time.Now()
+				lost := begin.Add(beginsAt)
+				f.nodes.heardSince = func(at time.Time) bool {
+					require.Equal(t, lost, at)
+					return time.Since(lost) >= c.heard
+				}
+				f.nodes.mayExpire = func() bool { return time.Since(lost) < time.Second || !c.cutOff }
+				f.nodes.led = func() bool { return time.Since(lost) < time.Second || !c.cutOff }
+				require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
+				pass(beginsAt)
+				s := tell(f, service("a"))
+				f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, false)
+				pass(time.Minute)
+				if c.gone == 0 {
+					require.Empty(t, s.since())
+					return
+				}
+				require.Equal(t, []string{c.gone.String()}, s.since())
+			})
+		})
+	}
+}
+
 // While a node is drained, every connection that ends counts as one that moves.
 func TestMoving_DrainedNode(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fixture) {

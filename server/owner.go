@@ -24,6 +24,9 @@ type ownership struct {
 	// led tells whether this node is in contact with a leader, so on the side of most
 	// nodes.
 	led func() bool
+	// heardSince tells whether all nodes that are alive have answered a question that
+	// was asked since.
+	heardSince func(time.Time) bool
 	// await returns when this node shows what the mark stands for.
 	await func(ctx context.Context, mark *wire.ChangeReply) error
 	ask   func(ctx context.Context, node, method string, request, reply proto.Message) error
@@ -56,6 +59,9 @@ func (o *ownership) calm() bool { return o.mayExpire == nil || o.mayExpire() }
 
 // cutOff tells whether this node is likely to be what is cut off from the others.
 func (o *ownership) cutOff() bool { return !o.calm() && o.led != nil && !o.led() }
+
+// heard tells whether no node has become silent since.
+func (o *ownership) heard(since time.Time) bool { return o.heardSince == nil || o.heardSince(since) }
 
 // changeReply is the answer of an owner to a change.
 type changeReply interface {

@@ -341,8 +341,8 @@ func (r *Registry) dropOverrides(ctx context.Context, svc naming.ServiceKey, gon
 
 // ConnectionLost removes what a publisher had in the services, after the linger:
 // a client that reconnects registers anew within that time, and subscribers see
-// nothing. One that was asked to move, or whose node is drained, gets more time. It
-// does not block.
+// nothing. One that was asked to move, or whose node is drained, gets more time, and
+// all do while a node is silent. It does not block.
 func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey, moved bool) {
 	if len(services) == 0 {
 		return
@@ -352,19 +352,29 @@ func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey
 		return
 	}
 	r.lingering.set(publisher, true)
-	r.timers.at(time.Now().Add(r.cfg.Linger), taskFunc(func(time.Time) {
-		r.lingering.set(publisher, false)
-		switch {
-		case r.stopping.Load():
-			return
-		case r.nodes.cutOff(): // the client may have gone where this node hears nothing from
-			r.moving.add(r, publisher, services)
-			return
-		}
-		for _, svc := range services {
-			r.withdraw(svc, publisher, r.router.Store(true).Published(svc, publisher))
-		}
-	}))
+	lost := time.Now()
+	r.timers.at(lost.Add(r.cfg.Linger), taskFunc(func(now time.Time) { r.lingerOver(publisher, services, lost, now) }))
+}
+
+// lingerOver decides about the instances of a connection that was lost. It waits a little
+// for nodes that have said nothing since: a cut is noticed after a moment, and the client
+// may have gone where this node hears nothing from.
+func (r *Registry) lingerOver(publisher string, services []naming.ServiceKey, lost, now time.Time) {
+	if !r.stopping.Load() && now.Before(lost.Add(r.cfg.Linger+rosterFresh)) && !r.nodes.heard(lost) {
+		r.timers.at(now.Add(movingEvery), taskFunc(func(now time.Time) { r.lingerOver(publisher, services, lost, now) }))
+		return
+	}
+	r.lingering.set(publisher, false)
+	switch {
+	case r.stopping.Load():
+		return
+	case r.nodes.cutOff():
+		r.moving.add(r, publisher, services)
+		return
+	}
+	for _, svc := range services {
+		r.withdraw(svc, publisher, r.router.Store(true).Published(svc, publisher))
+	}
 }
 
 // ServiceInfo returns what a client sees of a service through a filter; an

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type roster struct {
 	mu     sync.Mutex
 	states map[string]*wire.StateReply
 	at     map[string]time.Time // when they came
+	asked  map[string]time.Time // when they were asked for
 }
 
 // rosterEvery is how often every other node is asked, and rosterTimeout how long it
@@ -38,7 +40,7 @@ func newRoster(others func() []string, ask func(context.Context, string) (*wire.
 	return &roster{
 		others: others, ask: ask, changed: func() {},
 		wakeCh: make(chan struct{}, 1), done: make(chan struct{}),
-		states: make(map[string]*wire.StateReply), at: make(map[string]time.Time),
+		states: make(map[string]*wire.StateReply), at: make(map[string]time.Time), asked: make(map[string]time.Time),
 	}
 }
 
@@ -82,16 +84,19 @@ func (r *roster) fresh(node string) *wire.StateReply {
 // reached tells whether every node that is alive has answered lately: what they know
 // of clients has come through.
 func (r *roster) reached() bool {
+	return r.all(r.at, time.Now().Add(-rosterFresh))
+}
+
+// heardSince tells whether every node that is alive has answered a question that was
+// asked since.
+func (r *roster) heardSince(since time.Time) bool { return r.all(r.asked, since) }
+
+// all tells whether the times of all nodes that are alive are not before one.
+func (r *roster) all(times map[string]time.Time, since time.Time) bool {
 	others := r.others()
-	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, node := range others {
-		if now.Sub(r.at[node]) > rosterFresh {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(others, func(node string) bool { return times[node].Before(since) })
 }
 
 // run is the roster's goroutine.
@@ -113,6 +118,7 @@ func (r *roster) run() {
 func (r *roster) look() {
 	ctx, cancel := context.WithTimeout(context.Background(), rosterTimeout)
 	defer cancel()
+	asked := time.Now()
 	var mu sync.Mutex
 	found := make(map[string]*wire.StateReply)
 	var asks sync.WaitGroup
@@ -129,7 +135,7 @@ func (r *roster) look() {
 	now := time.Now()
 	r.mu.Lock()
 	for node := range found {
-		r.at[node] = now
+		r.at[node], r.asked[node] = now, asked
 	}
 	changed := false
 	for node, state := range found {
