@@ -30,9 +30,8 @@
 // server/wire/peer.proto): its state, which the roster keeps of the others and hands to
 // raftstore for its membership, and persistent writes, which a node that does not
 // lead forwards to the one that does, those that wait in one call (outbox.go). The answer
-// comes back when the write is applied
-// on the node that was asked, so that a client reads what it wrote; a node whose disk
-// is full does not wait for that. Each write has one id for all its tries, here and
+// comes back when the write is applied on the node that was asked, so that a client
+// reads what it wrote; a node whose disk is full does not wait for that. Each write has one id for all its tries, here and
 // there, so that one whose outcome was unknown is tried again and applied once. A
 // question to a leader is given up as soon as another one leads: a frozen one neither
 // answers nor closes its connections.
@@ -50,7 +49,9 @@
 // passed over. Heartbeats are answered by any node from what it holds, and handed to
 // the owner in batches ten times a second, as ages: no clock of another node counts.
 // Only the owner takes a client to be silent, and only while every node that is alive
-// has answered lately and distro says that no other node could hear the client.
+// has answered lately and distro says that no other node could hear the client. A
+// connection that is lost counts when its linger is over and all nodes that are alive
+// have answered since; those that do not are waited for until they count as silent.
 //
 // # What operators set
 //
