@@ -254,7 +254,9 @@ func TestC171_TruncatedSnapshot(t *testing.T) {
 			}
 			register(t, n, persistent(s.at("10.0.0.3", 80)))
 			n.Kill(t)
-			newest := snapshotsOf(t, n)[0]
+			all := snapshotsOf(t, n)
+			require.NotEmpty(t, all)
+			newest := all[0]
 			info, err := os.Stat(newest)
 			require.NoError(t, err)
 			require.NoError(t, os.Truncate(newest, c.keep(info.Size())))
@@ -269,7 +271,9 @@ func TestC171_TruncatedSnapshot(t *testing.T) {
 		register(t, n, persistent(newService(t).at("10.0.0.1", 80)))
 		n.RequireTool(t, "snapshot", "save", filepath.Join(t.TempDir(), "saved"))
 		n.Stop(t)
-		snapshot := snapshotsOf(t, n)[0]
+		all := snapshotsOf(t, n)
+		require.NotEmpty(t, all)
+		snapshot := all[0]
 		require.NoError(t, os.Truncate(snapshot, 0))
 		require.NoError(t, os.Remove(filepath.Join(n.DataDir(), "raft", "raft.db")))
 		before := len(n.Logs())
@@ -285,7 +289,6 @@ func snapshotsOf(t *testing.T, n *Node) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(n.DataDir(), "raft", "snapshots", "*", "state.bin"))
 	require.NoError(t, err)
-	require.NotEmpty(t, found)
 	slices.SortFunc(found, func(a, b string) int {
 		one, err := os.Stat(a)
 		require.NoError(t, err)
@@ -349,10 +352,14 @@ func TestC179_FollowerFarBehind(t *testing.T) {
 	leader := c.await(t)
 	behind := c.followers(t)[0]
 	behind.Stop(t)
-	before := state(t, leader, "").LastIndex
-	manyWrites(t, leader, writes, http.MethodPost, func(k int) Params {
-		return persistent(s.at(fmt.Sprintf("10.0.%d.%d", k>>8&3, k&255), 80)).With(Params{"metadata": "k=" + strconv.Itoa(k)})
-	})
+	before, done := state(t, leader, "").LastIndex, 0
+	for done < writes || len(snapshotsOf(t, leader)) < 2 { // till then the log has it all
+		manyWrites(t, leader, writes/3, http.MethodPost, func(k int) Params {
+			k += done
+			return persistent(s.at(fmt.Sprintf("10.0.%d.%d", k>>8&3, k&255), 80)).With(Params{"metadata": "k=" + strconv.Itoa(k)})
+		})
+		done += writes / 3
+	}
 	entries := state(t, leader, "").LastIndex - before
 	began := time.Now()
 	require.NoError(t, behind.Start())
@@ -362,8 +369,7 @@ func TestC179_FollowerFarBehind(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("%d writes, %d log entries, caught up %v after its start", writes, entries, time.Since(began))
-	require.Greater(t, entries, uint64(4096+1024), "few enough that the log held them all")
+	t.Logf("%d writes, %d log entries, caught up %v after its start", done, entries, time.Since(began))
 	require.Len(t, list(t, behind, s.Params()).Hosts, 1024)
 	require.NotEmpty(t, snapshotsOf(t, behind), "it was sent a snapshot")
 }
