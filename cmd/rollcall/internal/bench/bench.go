@@ -58,7 +58,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("scenario is %q: it must be one of %s", c.Scenario, strings.Join(names, ", ")))
 	} else {
 		check(!c.Limits || s.limit, "limits: there is no bare limit for scenario %s; leave --limits out", c.Scenario)
-		check(c.Rate == 0 || !s.unpaced, "rate is %d: scenario %s makes one change at a time; leave --rate out", c.Rate, c.Scenario)
+		check(c.Rate == 0 || !s.unpaced, "rate is %d: scenario %s has none; leave --rate out", c.Rate, c.Scenario)
 	}
 	check(len(c.Servers) > 0, "servers are missing: give host:port")
 	check(c.Connections > 0, "connections is %d: it must be above zero", c.Connections)
