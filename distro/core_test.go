@@ -545,6 +545,29 @@ func TestCore_ANodeThatIsCutOffHoldsItsLossesBack(t *testing.T) {
 	g.equal()
 }
 
+// Nor can a node know that waits for a silent one which turns out to be dead: the clients
+// that were there are on their way.
+func TestCore_ADeadNodesClientsAreWaitedFor(t *testing.T) {
+	g := groupOf(t, asIs, "n1", "n2", "n3")
+	g.publish("n2", "c0", host(0))
+	g.pass(time.Second)
+	n2 := g.cores["n2"]
+	n2.unsettle(afterPause)
+	g.drop = func(from, _ string, _ *message) bool { return from == "n1" }
+	g.lose("n2", "c0")
+	boot := g.cores["n1"].self.boot
+	g.pass(time.Second)
+	g.die("n1")
+	g.pass(20 * time.Second)
+	require.Equal(t, 1, g.shows("n2"), "it may be there")
+	n2.refusal(origin{"n1", boot}, "n2")
+	n2.refusal(origin{"n1", boot}, "n3")
+	g.pass(9 * time.Second)
+	require.Equal(t, 1, g.shows("n2"))
+	g.pass(2 * time.Second)
+	require.Zero(t, g.shows("n2"))
+}
+
 // A node that changes all the time is never heard to its present end; what it had said
 // when it told how far it was is enough.
 func TestCore_DeletionsAreHeldBackNoLongerForANodeThatChangesAllTheTime(t *testing.T) {

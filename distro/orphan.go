@@ -141,6 +141,9 @@ func (c *core) refusal(id origin, by string) {
 	o.votes[by] = true
 	if o.votes[c.self.node] && (len(o.votes) > 1 || len(c.alive) == 0) {
 		p.lost = refused
+		if len(c.held) > 0 { // who was there is on the way
+			c.settledAt = later(c.settledAt, c.now.Add(afterPause))
+		}
 		c.assess(o)
 	}
 }

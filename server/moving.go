@@ -75,8 +75,8 @@ func (r *Registry) lookAtMoving(now time.Time) {
 				a.back = now
 			}
 			if seen && !r.nodes.calm() { // it may be on a node that is not heard
-				if soon := now.Add(spreadTime); a.end.Before(soon) {
-					a.end = soon
+				if end := now.Add(r.cfg.MoveLinger); a.end.Before(end) { // and on its way again, if that one is dead
+					a.end = end
 				}
 				continue
 			}
