@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -33,16 +34,14 @@ type outbox struct {
 
 // lane is what goes to one node.
 type lane struct {
-	waiting []*outgoing
+	waiting []*outgoing // one for each caller of send that is not in a call
 	calls   int
 }
 
 // outgoing is one write on its way to another node.
 type outgoing struct {
 	*wire.WriteRequest
-	doneCh    chan written // of capacity 1
-	taken     bool         // is in a call; guarded by outbox.mu
-	withdrawn bool         // its caller has gone; guarded by outbox.mu
+	doneCh chan written // of capacity 1
 }
 
 // written is what became of a write.
@@ -81,7 +80,8 @@ func (o *outbox) send(ctx context.Context, node string, q *wire.WriteRequest) (u
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if w.withdrawn = !w.taken; w.withdrawn {
+	if at := slices.Index(l.waiting, w); at >= 0 {
+		l.waiting = slices.Delete(l.waiting, at, at+1)
 		return 0, fmt.Errorf("%w: node %s: too many writes wait for it: %w", errUnsent, node, ctx.Err())
 	}
 	return 0, ctx.Err()
@@ -103,23 +103,15 @@ func (o *outbox) run(node string, l *lane) {
 func (o *outbox) take(node string, l *lane) []*outgoing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var batch []*outgoing
 	n, size := 0, 0
-	for ; n < len(l.waiting) && len(batch) < maxWrites; n++ {
-		w := l.waiting[n]
-		if w.withdrawn {
-			continue
-		}
-		if size += len(w.GetOperation()); len(batch) > 0 && size > maxWriteBytes {
+	for ; n < min(len(l.waiting), maxWrites); n++ {
+		if size += len(l.waiting[n].GetOperation()); n > 0 && size > maxWriteBytes {
 			break
 		}
-		w.taken = true
-		batch = append(batch, w)
 	}
-	rest := copy(l.waiting, l.waiting[n:])
-	clear(l.waiting[rest:])
-	l.waiting = l.waiting[:rest]
-	if len(batch) == 0 {
+	batch := slices.Clone(l.waiting[:n])
+	l.waiting = slices.Delete(l.waiting, 0, n)
+	if n == 0 {
 		if l.calls--; l.calls == 0 {
 			delete(o.lanes, node)
 		}

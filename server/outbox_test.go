@@ -117,6 +117,7 @@ func TestOutbox_WhatWasNotSentIsTakenBack(t *testing.T) {
 			require.NotErrorIs(t, err, errUnsent)
 		}
 		require.ErrorIs(t, errs[maxCalls], errUnsent)
+		require.Empty(t, o.lanes["n2"].waiting, "nothing of it is kept while the calls hang")
 		close(d.goCh)
 		require.NoError(t, o.close())
 		require.Equal(t, []int{1, 1, 1, 1}, d.sizes())
