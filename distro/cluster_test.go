@@ -79,7 +79,7 @@ func clusterWith(t *testing.T, n int, change func(*Config), before func(*replica
 		all = append(all, launchWith(t, inMemory(name, uint64(i+1), net.add()), cfg, before))
 	}
 	for _, r := range all {
-		eventually(t, func() bool { return len(r.node.Alive()) == n && r.Ready() == nil })
+		eventually(t, func() bool { return len(r.node.Alive()) == n && r.Ready() == nil && len(*r.sharers.Load()) == n })
 	}
 	return net, all
 }
