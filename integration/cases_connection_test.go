@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"rollcall/integration/wire"
 )
 
 // Section J of the cases: the life of a gRPC connection.
@@ -196,28 +198,28 @@ func TestC135_GarbageOnTheGRPCPort(t *testing.T) {
 		message any
 		codes   []int
 	}{
-		"unknown type":        {&Payload{Type: "NoSuchRequest", Body: json}, []int{302}},
-		"no type":             {&Payload{Body: json}, []int{302}},
-		"no metadata":         {&Payload{NoMetadata: true, Body: json}, []int{302}},
+		"unknown type":        {&wire.Payload{Type: "NoSuchRequest", Body: json}, []int{302}},
+		"no type":             {&wire.Payload{Body: json}, []int{302}},
+		"no metadata":         {&wire.Payload{NoMetadata: true, Body: json}, []int{302}},
 		"nothing at all":      {[]byte{}, []int{302}},
-		"a response":          {&Payload{Type: "InstanceResponse", Body: json}, []int{302}},
-		"a full class name":   {&Payload{Type: "com.alibaba.nacos.api.naming.remote.request.InstanceRequest", Body: json}, []int{302}},
-		"a peer's request":    {&Payload{Type: "DistroDataRequest", Body: json}, []int{302, 502}},
-		"empty body":          {&Payload{Type: "InstanceRequest"}, []int{502}},
-		"no JSON":             {&Payload{Type: "InstanceRequest", Body: []byte("{bad")}, []int{502}},
-		"binary":              {&Payload{Type: "InstanceRequest", Body: []byte{0, 1, 2, 0xff, 0xfe}}, []int{502}},
-		"null":                {&Payload{Type: "InstanceRequest", Body: []byte("null")}, []int{502}},
-		"an array":            {&Payload{Type: "InstanceRequest", Body: []byte("[]")}, []int{502}},
-		"a text":              {&Payload{Type: "SubscribeServiceRequest", Body: []byte(`"x"`)}, []int{502}},
-		"a number":            {&Payload{Type: "BatchInstanceRequest", Body: []byte("7")}, []int{502}},
-		"an empty object":     {&Payload{Type: "InstanceRequest", Body: []byte("{}")}, []int{400}},
-		"empty batch object":  {&Payload{Type: "BatchInstanceRequest", Body: []byte("{}")}, []int{400}},
-		"wrong field types":   {&Payload{Type: "InstanceRequest", Body: []byte(`{"serviceName":{},"groupName":[],"instance":7}`)}, []int{400, 502}},
-		"null instance":       {&Payload{Type: "InstanceRequest", Body: []byte(`{"serviceName":"x","groupName":"g","namespace":"n","type":"registerInstance","instance":null}`)}, []int{400}},
-		"null in a batch":     {&Payload{Type: "BatchInstanceRequest", Body: []byte(`{"serviceName":"x","groupName":"g","namespace":"n","type":"batchRegisterInstance","instances":[null]}`)}, []int{400, 502}},
-		"deeply nested":       {&Payload{Type: "InstanceRequest", Body: []byte(strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000))}, []int{400, 502}},
-		"no JSON health":      {&Payload{Type: "HealthCheckRequest", Body: []byte("{bad")}, []int{502}},
-		"invalid UTF-8 names": {&Payload{Type: "InstanceRequest", Body: []byte("{\"serviceName\":\"\xff\xfe\",\"groupName\":\"g\",\"namespace\":\"n\",\"type\":\"registerInstance\",\"instance\":{\"ip\":\"10.0.0.1\",\"port\":1}}")}, []int{400, 502}},
+		"a response":          {&wire.Payload{Type: "InstanceResponse", Body: json}, []int{302}},
+		"a full class name":   {&wire.Payload{Type: "com.alibaba.nacos.api.naming.remote.request.InstanceRequest", Body: json}, []int{302}},
+		"a peer's request":    {&wire.Payload{Type: "DistroDataRequest", Body: json}, []int{302, 502}},
+		"empty body":          {&wire.Payload{Type: "InstanceRequest"}, []int{502}},
+		"no JSON":             {&wire.Payload{Type: "InstanceRequest", Body: []byte("{bad")}, []int{502}},
+		"binary":              {&wire.Payload{Type: "InstanceRequest", Body: []byte{0, 1, 2, 0xff, 0xfe}}, []int{502}},
+		"null":                {&wire.Payload{Type: "InstanceRequest", Body: []byte("null")}, []int{502}},
+		"an array":            {&wire.Payload{Type: "InstanceRequest", Body: []byte("[]")}, []int{502}},
+		"a text":              {&wire.Payload{Type: "SubscribeServiceRequest", Body: []byte(`"x"`)}, []int{502}},
+		"a number":            {&wire.Payload{Type: "BatchInstanceRequest", Body: []byte("7")}, []int{502}},
+		"an empty object":     {&wire.Payload{Type: "InstanceRequest", Body: []byte("{}")}, []int{400}},
+		"empty batch object":  {&wire.Payload{Type: "BatchInstanceRequest", Body: []byte("{}")}, []int{400}},
+		"wrong field types":   {&wire.Payload{Type: "InstanceRequest", Body: []byte(`{"serviceName":{},"groupName":[],"instance":7}`)}, []int{400, 502}},
+		"null instance":       {&wire.Payload{Type: "InstanceRequest", Body: []byte(`{"serviceName":"x","groupName":"g","namespace":"n","type":"registerInstance","instance":null}`)}, []int{400}},
+		"null in a batch":     {&wire.Payload{Type: "BatchInstanceRequest", Body: []byte(`{"serviceName":"x","groupName":"g","namespace":"n","type":"batchRegisterInstance","instances":[null]}`)}, []int{400, 502}},
+		"deeply nested":       {&wire.Payload{Type: "InstanceRequest", Body: []byte(strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000))}, []int{400, 502}},
+		"no JSON health":      {&wire.Payload{Type: "HealthCheckRequest", Body: []byte("{bad")}, []int{502}},
+		"invalid UTF-8 names": {&wire.Payload{Type: "InstanceRequest", Body: []byte("{\"serviceName\":\"\xff\xfe\",\"groupName\":\"g\",\"namespace\":\"n\",\"type\":\"registerInstance\",\"instance\":{\"ip\":\"10.0.0.1\",\"port\":1}}")}, []int{400, 502}},
 	} {
 		for range 100 {
 			reply, err := c.Invoke(garbage.message)
@@ -254,10 +256,10 @@ func TestC135_GarbageOnTheGRPCPort(t *testing.T) {
 	// when the type is unknown.
 	bare := Dial(t, n.GRPCAddr())
 	for range 100 {
-		reply, err := bare.Invoke(&Payload{Type: "InstanceRequest", Body: []byte("{bad")})
+		reply, err := bare.Invoke(&wire.Payload{Type: "InstanceRequest", Body: []byte("{bad")})
 		require.NoError(t, err)
 		require.Equal(t, 301, reply.ErrorCode, reply.Body)
-		reply, err = bare.Invoke(&Payload{NoMetadata: true})
+		reply, err = bare.Invoke(&wire.Payload{NoMetadata: true})
 		require.NoError(t, err)
 		require.Equal(t, 302, reply.ErrorCode, reply.Body)
 	}

@@ -4,9 +4,7 @@
 // [StartNode] builds ../cmd/rollcall once per test process and starts it as a
 // child; [Node] stops, kills, pauses and restarts it. [Params], [Conn] and [UDP]
 // are raw clients for HTTP, gRPC and the UDP push of 1.x: they send any bytes,
-// valid or not, which no SDK would. The gRPC payload is encoded by hand because
-// the official Go SDK registers the same protobuf names as the server does, and
-// one process can't hold both.
+// valid or not, which no SDK would. Package wire has the gRPC message.
 //
 // The tests are in six families:
 //

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"rollcall/integration/wire"
 )
 
 const (
@@ -181,7 +183,7 @@ func TryDial(addr string, options ...GRPCOption) (*Conn, error) {
 	}
 	cc, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(wire.Codec{}), grpc.MaxCallRecvMsgSize(64<<20)),
 		grpc.WithContextDialer(c.dialOnce),
 		grpc.WithIdleTimeout(0))
 	if err != nil {
@@ -289,7 +291,7 @@ func (c *Conn) openStream() error {
 func (c *Conn) read(stream grpc.ClientStream) {
 	defer close(c.ended)
 	for {
-		var p Payload
+		var p wire.Payload
 		err := stream.RecvMsg(&p)
 		if err != nil {
 			c.mu.Lock()
@@ -354,7 +356,7 @@ func (c *Conn) TrySend(kind string, body any) error {
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	return c.stream.SendMsg(&Payload{Type: kind, ClientIP: c.clientIP, Body: data})
+	return c.stream.SendMsg(&wire.Payload{Type: kind, ClientIP: c.clientIP, Body: data})
 }
 
 // Call makes a unary call; it requires an answer, not a success. A body of type
@@ -372,15 +374,15 @@ func (c *Conn) TryCall(kind string, body any) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	return c.Invoke(&Payload{Type: kind, ClientIP: c.clientIP, Body: data})
+	return c.Invoke(&wire.Payload{Type: kind, ClientIP: c.clientIP, Body: data})
 }
 
-// Invoke makes a unary call with any payload: a *Payload, or []byte that is sent
+// Invoke makes a unary call with any payload: a *wire.Payload, or []byte that is sent
 // as the message's bytes.
 func (c *Conn) Invoke(message any) (Reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.callTime)
 	defer cancel()
-	var p Payload
+	var p wire.Payload
 	if err := c.cc.Invoke(ctx, unaryPath, message, &p); err != nil {
 		return Reply{}, err
 	}

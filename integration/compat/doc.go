@@ -62,9 +62,6 @@
 //
 // # Decisions
 //
-//   - The gRPC messages are written by hand with protowire instead of generated:
-//     two generated copies of one .proto file in a process (the Nacos SDK brings
-//     one) do not go together.
 //   - A gRPC connection dials again after the server dropped its transport, as a
 //     client would; the new transport is unregistered, so this cannot hide a
 //     connection that was dropped by mistake.

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"rollcall/integration/wire"
 )
 
 // fake answers one scenario out of its own recording, in step with the player.
@@ -71,7 +73,7 @@ func playFakeWith(t *testing.T, script Script, corrupt int, also func(f *fake, i
 	}
 
 	httpServer := &http.Server{Handler: http.HandlerFunc(f.serveHTTP), ReadHeaderTimeout: 10 * time.Second}
-	rpcServer := grpc.NewServer(grpc.ForceServerCodec(codec{}), grpc.UnknownServiceHandler(f.serveRPC), grpc.MaxRecvMsgSize(10<<20))
+	rpcServer := grpc.NewServer(grpc.ForceServerCodec(wire.Codec{}), grpc.UnknownServiceHandler(f.serveRPC), grpc.MaxRecvMsgSize(10<<20))
 	f.workers.Go(func() { _ = httpServer.Serve(web) })
 	f.workers.Go(func() { _ = rpcServer.Serve(recordingListener{rpc, f}) })
 	err = player.Play(t.Context(), script)
@@ -214,11 +216,11 @@ func (f *fake) serveRPC(_ any, stream grpc.ServerStream) error {
 	if method == streamMethod {
 		return f.serveStream(stream)
 	}
-	request := new(Payload)
+	request := new(wire.Payload)
 	if err := stream.RecvMsg(request); err != nil {
 		return err
 	}
-	reply := new(Payload)
+	reply := new(wire.Payload)
 	switch {
 	case step.Kind == "connect" && request.Type == "ServerCheckRequest":
 		reply.Type, reply.Body = "ServerCheckResponse", encode(map[string]any{"connectionId": "1_127.0.0.1_" + randomHex(4), "success": true})
@@ -237,7 +239,7 @@ func (f *fake) serveRPC(_ any, stream grpc.ServerStream) error {
 
 // refuse reads the call, so that one which is too large fails on the way.
 func (f *fake) refuse(stream grpc.ServerStream, step Step) error {
-	if err := stream.RecvMsg(new(Payload)); err != nil {
+	if err := stream.RecvMsg(new(wire.Payload)); err != nil {
 		return err
 	}
 	return status.Error(codeOf(step.Status.Code), step.Status.Message)
@@ -277,7 +279,7 @@ func (f *fake) serveStream(stream grpc.ServerStream) error {
 	over := make(chan struct{})
 	f.workers.Go(func() {
 		defer close(over)
-		for stream.RecvMsg(new(Payload)) == nil {
+		for stream.RecvMsg(new(wire.Payload)) == nil {
 			continue
 		}
 	})
@@ -298,7 +300,7 @@ func (f *fake) push(conn, kind string, body any) {
 		stream, ok := f.streams[conn]
 		f.mu.Unlock()
 		if ok {
-			_ = stream.SendMsg(&Payload{Type: kind, Body: encode(body)})
+			_ = stream.SendMsg(&wire.Payload{Type: kind, Body: encode(body)})
 			return
 		}
 		if time.Now().After(deadline) {

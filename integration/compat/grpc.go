@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"rollcall/integration/wire"
 )
 
 const (
@@ -30,7 +32,7 @@ type conn struct {
 	ctx    context.Context // what close cancels
 
 	stream   grpc.ClientStream
-	messages chan *Payload
+	messages chan *wire.Payload
 	ended    chan struct{} // closed when the stream is over
 	endErr   error         // set before ended is closed
 	readers  sync.WaitGroup
@@ -81,7 +83,7 @@ func (p *Player) open(name string) error {
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second},
 			MinConnectTimeout: 10 * time.Second,
 		}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(wire.Codec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			dialled, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 			if err != nil {
@@ -122,10 +124,10 @@ func (p *Player) stream(name string) error {
 	if err != nil {
 		return err
 	}
-	c.stream, c.messages, c.ended = stream, make(chan *Payload, 4096), make(chan struct{})
+	c.stream, c.messages, c.ended = stream, make(chan *wire.Payload, 4096), make(chan struct{})
 	c.readers.Go(func() {
 		for {
-			message := new(Payload)
+			message := new(wire.Payload)
 			if err := stream.RecvMsg(message); err != nil {
 				c.endErr = err
 				close(c.ended)
@@ -233,7 +235,7 @@ func (p *Player) sendMessage(name, kind, ip string, body any) error {
 	if err != nil {
 		return err
 	}
-	return c.stream.SendMsg(&Payload{Type: kind, ClientIP: ip, Body: text})
+	return c.stream.SendMsg(&wire.Payload{Type: kind, ClientIP: ip, Body: text})
 }
 
 // unary makes the call of a `grpc` step.
@@ -276,15 +278,15 @@ func (p *Player) request(ctx context.Context, name, kind string, headers map[str
 	if headers, err = p.names.FillMap(headers); err != nil {
 		return answer{}, err
 	}
-	reply := new(Payload)
-	got, err := p.invoke(ctx, name, requestMethod, &Payload{Type: kind, Headers: headers, ClientIP: clientIP, Body: text}, reply)
+	reply := new(wire.Payload)
+	got, err := p.invoke(ctx, name, requestMethod, &wire.Payload{Type: kind, Headers: headers, ClientIP: clientIP, Body: text}, reply)
 	if err != nil || got.code != "" {
 		return got, err
 	}
 	return payloadAnswer(reply)
 }
 
-func (p *Player) invoke(ctx context.Context, name, method string, request, reply *Payload) (answer, error) {
+func (p *Player) invoke(ctx context.Context, name, method string, request, reply *wire.Payload) (answer, error) {
 	c, err := p.conn(name)
 	if err != nil {
 		return answer{}, err
@@ -301,7 +303,7 @@ func (p *Player) invoke(ctx context.Context, name, method string, request, reply
 	return answer{}, nil
 }
 
-func payloadAnswer(message *Payload) (answer, error) {
+func payloadAnswer(message *wire.Payload) (answer, error) {
 	v, err := parseJSON(message.Body)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s with a body that is no JSON: %w: %s", message.Type, err, shorten(string(message.Body), 400))
@@ -311,7 +313,7 @@ func payloadAnswer(message *Payload) (answer, error) {
 
 // call makes a call of another method, or a large one.
 func (p *Player) call(ctx context.Context, step Step, failure *StepError) (answer, error) {
-	request := &Payload{Type: "ServerCheckRequest", ClientIP: clientIP}
+	request := &wire.Payload{Type: "ServerCheckRequest", ClientIP: clientIP}
 	if step.BodyBytes > 0 {
 		request.Body = make([]byte, step.BodyBytes)
 		for i := range request.Body {
@@ -319,7 +321,7 @@ func (p *Player) call(ctx context.Context, step Step, failure *StepError) (answe
 		}
 	}
 	failure.Request = fmt.Sprintf("%s with %d bytes", step.Path, step.BodyBytes)
-	got, err := p.invoke(ctx, step.Conn, step.Path, request, new(Payload))
+	got, err := p.invoke(ctx, step.Conn, step.Path, request, new(wire.Payload))
 	failure.Got = "status " + orNone(got.code) + " " + got.message
 	return got, err
 }

@@ -136,15 +136,3 @@ func TestNames_KnowAllRecordedPlaceholders(t *testing.T) {
 		walk(v)
 	}
 }
-
-func TestPayload_RoundTrip(t *testing.T) {
-	p := &Payload{Type: "InstanceRequest", Headers: map[string]string{"accessToken": "t", "app": ""}, ClientIP: "10.0.9.9", Body: []byte(`{"a":1}`)}
-	text, err := codec{}.Marshal(p)
-	require.NoError(t, err)
-	got := new(Payload)
-	require.NoError(t, codec{}.Unmarshal(text, got))
-	require.Equal(t, p, got)
-	require.Error(t, codec{}.Unmarshal([]byte{0xff}, got))
-	_, err = codec{}.Marshal("text")
-	require.Error(t, err)
-}

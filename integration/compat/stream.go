@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"rollcall/integration/wire"
 )
 
 // next waits for the next message of the stream; nil if none came in time.
-func (p *Player) next(ctx context.Context, c *conn, patience time.Duration) (*Payload, error) {
+func (p *Player) next(ctx context.Context, c *conn, patience time.Duration) (*wire.Payload, error) {
 	if c.stream == nil {
 		return nil, errors.New("the connection has no stream")
 	}

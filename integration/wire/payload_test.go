@@ -1,4 +1,4 @@
-package integration
+package wire
 
 import (
 	"encoding/hex"
@@ -45,3 +45,15 @@ func TestPayload_Encoding(t *testing.T) {
 }
 
 func text(s string) string { return hex.EncodeToString([]byte(s)) }
+
+func TestPayload_RoundTrip(t *testing.T) {
+	p := &Payload{Type: "InstanceRequest", Headers: map[string]string{"accessToken": "t", "app": ""}, ClientIP: "10.0.9.9", Body: []byte(`{"a":1}`)}
+	text, err := Codec{}.Marshal(p)
+	require.NoError(t, err)
+	got := new(Payload)
+	require.NoError(t, Codec{}.Unmarshal(text, got))
+	require.Equal(t, p, got)
+	require.Error(t, Codec{}.Unmarshal([]byte{0xff}, got))
+	_, err = Codec{}.Marshal("text")
+	require.Error(t, err)
+}

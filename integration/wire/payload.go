@@ -1,4 +1,7 @@
-package integration
+// Package wire is the one message of the gRPC protocol, for clients that send any
+// bytes. It is encoded by hand: the official Go SDK registers the same protobuf names
+// as the server does, and one process cannot hold both.
+package wire
 
 import (
 	"fmt"
@@ -140,13 +143,14 @@ func eachBytes(data []byte, fn func(protowire.Number, []byte) error) error {
 	return nil
 }
 
-// codec puts Payloads and raw bytes on the wire. Its empty name gives the content
-// type application/grpc, as SDKs send it.
-type codec struct{}
+// Codec puts Payloads and raw bytes on the wire.
+type Codec struct{}
 
-func (codec) Name() string { return "" }
+// Name is empty, which gives the content type application/grpc, as SDKs send it.
+func (Codec) Name() string { return "" }
 
-func (codec) Marshal(v any) ([]byte, error) {
+// Marshal takes a *Payload, or []byte that is sent as it is.
+func (Codec) Marshal(v any) ([]byte, error) {
 	switch m := v.(type) {
 	case *Payload:
 		return m.marshal(), nil
@@ -156,7 +160,8 @@ func (codec) Marshal(v any) ([]byte, error) {
 	return nil, fmt.Errorf("marshal %T", v)
 }
 
-func (codec) Unmarshal(data []byte, v any) error {
+// Unmarshal reads into a *Payload.
+func (Codec) Unmarshal(data []byte, v any) error {
 	m, ok := v.(*Payload)
 	if !ok {
 		return fmt.Errorf("unmarshal into %T", v)
