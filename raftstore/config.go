@@ -52,10 +52,11 @@ type Config struct {
 	LeaseTimeout     time.Duration // a leader that hears no majority for so long steps down
 	SoloTimeout      time.Duration // takes the place of the first two for the only voter
 
-	SnapshotInterval time.Duration // how often to look whether SnapshotEntries is reached
-	SnapshotEntries  uint64        // a snapshot is taken after so many log entries
-	SnapshotBytes    int64         // or after so many bytes in them
-	TrailingLogs     uint64        // entries that are kept behind a snapshot for slow nodes
+	// SnapshotBytes is how much is in the log when a snapshot is taken, if the last
+	// one was not larger: then as much as that. An entry counts with 4 KB more than
+	// its bytes.
+	SnapshotBytes int64
+	TrailingLogs  uint64 // entries that are kept behind a snapshot for slow nodes
 
 	LeaderWait   time.Duration // how long a write waits for a leader, at most
 	WriteTimeout time.Duration // how long a write waits in all, at most
@@ -83,8 +84,6 @@ func DefaultConfig() Config {
 		ElectionTimeout:  500 * time.Millisecond,
 		LeaseTimeout:     250 * time.Millisecond,
 		SoloTimeout:      250 * time.Millisecond,
-		SnapshotInterval: time.Second,
-		SnapshotEntries:  4096,
 		SnapshotBytes:    16 << 20,
 		TrailingLogs:     1024,
 		LeaderWait:       2250 * time.Millisecond, // an election takes 0.6 to 1.3 s
@@ -120,7 +119,6 @@ func (c Config) Validate() error {
 		{"election timeout", c.ElectionTimeout},
 		{"lease timeout", c.LeaseTimeout},
 		{"solo timeout", c.SoloTimeout},
-		{"snapshot interval", c.SnapshotInterval},
 		{"peers interval", c.PeersInterval},
 		{"pilot interval", c.PilotInterval},
 		{"stall timeout", c.StallTimeout},
@@ -131,7 +129,6 @@ func (c Config) Validate() error {
 	check(c.LeaseTimeout <= c.HeartbeatTimeout, "the lease timeout is longer than the heartbeat timeout")
 	check(c.SoloTimeout >= c.LeaseTimeout, "the solo timeout is shorter than the lease timeout")
 	check(c.SoloTimeout < c.HeartbeatTimeout, "the solo timeout is not shorter than the heartbeat timeout")
-	check(c.SnapshotEntries > 0, "the number of entries for a snapshot is not positive")
 	check(c.SnapshotBytes > 0, "the number of bytes for a snapshot is not positive")
 	check(c.LeaderWait > 0, "the wait for a leader is not positive")
 	check(c.WriteTimeout > 0, "the write timeout is not positive")

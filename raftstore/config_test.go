@@ -20,8 +20,6 @@ func TestConfig_Validate(t *testing.T) {
 		"the lease timeout is longer than the heartbeat timeout":     func(c *Config) { c.LeaseTimeout = time.Second },
 		"the solo timeout is shorter than the lease timeout":         func(c *Config) { c.SoloTimeout = 100 * time.Millisecond },
 		"the solo timeout is not shorter than the heartbeat timeout": func(c *Config) { c.SoloTimeout = 500 * time.Millisecond },
-		"the snapshot interval is 0s":                                func(c *Config) { c.SnapshotInterval = 0 },
-		"the number of entries for a snapshot is not positive":       func(c *Config) { c.SnapshotEntries = 0 },
 		"the number of bytes for a snapshot is not positive":         func(c *Config) { c.SnapshotBytes = 0 },
 		"the wait for a leader is not positive":                      func(c *Config) { c.LeaderWait = 0 },
 		"the write timeout is not positive":                          func(c *Config) { c.WriteTimeout = 0 },

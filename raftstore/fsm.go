@@ -28,10 +28,12 @@ type fsm struct {
 	timeMs   uint64 // the largest time in any command
 	requests requests
 
-	// written counts the bytes of commands since the last snapshot; fullCh gets a
-	// value when there are more than limit.
+	// written is the cost of the entries since the last snapshot, in bytes; fullCh
+	// gets a value when it is more than limit and more than kept, the size of that
+	// snapshot. So snapshots never write more than the log does.
 	written int64
 	limit   int64
+	kept    atomic.Int64
 	fullCh  chan struct{} // of capacity 1
 
 	// fault is why nothing is applied any more; nil while everything is. failed is
@@ -43,6 +45,9 @@ type fsm struct {
 	metrics *metrics   // may be nil
 	noticed func()     // called when the configuration or the name of the nodes changed; may be nil
 }
+
+// entryCost is what an entry takes on the disk and at a start beside its bytes: a page.
+const entryCost = 4 << 10
 
 // result is what became of one operation.
 type result struct {
@@ -127,7 +132,7 @@ func (f *fsm) apply(entry *raft.Log) ([]result, error) {
 		f.metrics.applied.Add(float64(len(results)))
 		f.metrics.batch.Observe(float64(len(results)))
 	}
-	if f.written += int64(len(entry.Data)); f.written > f.limit {
+	if f.written += int64(len(entry.Data)) + entryCost; f.written > max(f.limit, f.kept.Load()) {
 		select {
 		case f.fullCh <- struct{}{}:
 		default:
@@ -163,10 +168,10 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	}
 	f.written = 0
 	s := &snapshot{image: f.image()}
-	if f.metrics != nil {
-		s.written = func(bytes int64) {
+	s.written = func(bytes int64) {
+		f.snapshotKept(s.index, bytes)
+		if f.metrics != nil {
 			f.metrics.snapshots.Inc()
-			f.metrics.snapshotKept(s.index, bytes, time.Now())
 		}
 	}
 	return s, nil
@@ -206,10 +211,16 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.written = 0
 	f.index.advance(i.index)
 	f.notice()
-	if f.metrics != nil {
-		f.metrics.snapshotKept(i.index, counted.bytes, time.Now())
-	}
+	f.snapshotKept(i.index, counted.bytes)
 	return nil
+}
+
+// snapshotKept notes the newest snapshot, which was taken here or received.
+func (f *fsm) snapshotKept(index uint64, bytes int64) {
+	f.kept.Store(bytes)
+	if f.metrics != nil {
+		f.metrics.snapshotKept(index, bytes, time.Now())
+	}
 }
 
 // progress is how far the log is applied; others can wait for it.

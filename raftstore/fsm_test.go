@@ -215,13 +215,37 @@ func TestVersionAt_GrowsAlongTheLog(t *testing.T) {
 	require.Less(t, maxOperations, 1<<positionBits)
 }
 
-func TestFSM_SaysWhenEnoughBytesWereWritten(t *testing.T) {
-	f := newFSM(consistency.NewDataStore(), 1000)
-	command := encodeCommand([][]byte{encoded(t, publishOperation(publication(service(1), host(1))))}, time.UnixMilli(1))
-	for index := uint64(1); index*uint64(len(command)) <= 1000; index++ {
-		f.Apply(&raft.Log{Index: index, Data: command})
-		require.Empty(t, f.fullCh)
+// due writes entries to the FSM until it asks for a snapshot, and returns how many
+// bytes they hold; 0 when it does not ask within most entries.
+func due(t *testing.T, f *fsm, most int) (entries, size int) {
+	t.Helper()
+	data := encodeCommand([][]byte{encoded(t, publishOperation(publication(service(1), host(1))))}, time.UnixMilli(1))
+	for n := range most {
+		f.Apply(&raft.Log{Index: f.index.load() + 1, Data: data})
+		select {
+		case <-f.fullCh:
+			return n + 1, (n + 1) * len(data)
+		default:
+		}
 	}
-	f.Apply(&raft.Log{Index: 100, Data: command})
-	require.Len(t, f.fullCh, 1)
+	return 0, 0
+}
+
+// A large state is not written again for every few entries.
+func TestFSM_SnapshotsCostNoMoreThanTheLog(t *testing.T) {
+	const limit = 64 * entryCost
+	f := filledFSM(t, 1)
+	f.limit = limit
+	entries, size := due(t, f, 100)
+	require.InDelta(t, limit, entries*entryCost+size, entryCost+float64(size), "an entry counts with what it takes beside its bytes")
+
+	large := filledFSM(t, 5_000)
+	large.limit = limit
+	kept := len(persisted(t, large))
+	require.Greater(t, kept, 2*limit)
+	for name, f := range map[string]*fsm{"written": large, "restored": restored(t, large)} {
+		f.limit = limit
+		entries, size := due(t, f, 2*kept/entryCost)
+		require.InDelta(t, kept, entries*entryCost+size, 2*entryCost, name)
+	}
 }

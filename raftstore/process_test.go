@@ -55,7 +55,7 @@ func childConfig(dir string) Config {
 	cfg := DefaultConfig()
 	cfg.Dir = dir
 	cfg.Bind = "127.0.0.1:0"
-	cfg.SnapshotBytes = 8 << 10
+	cfg.SnapshotBytes = 256 << 10
 	cfg.TrailingLogs = 16
 	return cfg
 }

@@ -52,9 +52,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if err := s.write(counted); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
-	if s.written != nil {
-		s.written(counted.bytes)
-	}
+	s.written(counted.bytes)
 	return sink.Close()
 }
 

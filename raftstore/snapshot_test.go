@@ -230,7 +230,6 @@ func TestSnapshot_FailedPersistIsCancelled(t *testing.T) {
 func TestStore_SnapshotsByBytes(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	cfg.SnapshotBytes = 2000
-	cfg.SnapshotInterval = wait // leave it to the bytes
 	s := start(t, cfg)
 	writeAll(t, s, 0, 20)
 	require.Eventually(t, func() bool {
@@ -239,7 +238,7 @@ func TestStore_SnapshotsByBytes(t *testing.T) {
 	}, wait, tick)
 }
 
-// damagedStore returns a folder with two snapshots, the log clamped to the older
+// folderWithTwoSnapshots returns a folder with two snapshots, the log clamped to the older
 // one, some entries behind the newer one, and what was in it.
 func folderWithTwoSnapshots(t *testing.T) (cfg Config, older, newer string, want []string) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -249,8 +250,7 @@ func (s *Store) startLocked() error {
 	conf.ElectionTimeout = s.cfg.ElectionTimeout
 	conf.LeaderLeaseTimeout = s.cfg.LeaseTimeout
 	conf.MaxAppendEntries = maxAppendEntries
-	conf.SnapshotInterval = s.cfg.SnapshotInterval
-	conf.SnapshotThreshold = s.cfg.SnapshotEntries
+	conf.SnapshotThreshold = math.MaxUint64 // takeSnapshots does it
 	conf.TrailingLogs = s.cfg.TrailingLogs
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
@@ -303,8 +303,9 @@ func (s *Store) startLocked() error {
 	return nil
 }
 
-// takeSnapshots takes a snapshot when enough bytes were written; the library does
-// so by the number of entries.
+// takeSnapshots takes a snapshot when the FSM says that enough was written. The
+// library would do so by the number of entries alone, however large they or the
+// state are.
 func (s *Store) takeSnapshots() {
 	for {
 		select {
