@@ -707,6 +707,46 @@ func TestCore_DatumsOverHTTPGetAnOwnerThatIsThere(t *testing.T) {
 	g.equal()
 }
 
+// Runs of one node follow each other: what this one has written came after all that an
+// earlier one did, though its clock was put back meanwhile.
+func TestCore_ARestartedNodesWritesAreNewerThanBefore(t *testing.T) {
+	for name, registered := range map[string]bool{"registered again": true, "deregistered": false} {
+		t.Run(name, func(t *testing.T) {
+			const publisher = "10.0.0.1:8080"
+			write := func(g *group, registered bool) {
+				var all []*naming.Instance
+				if registered {
+					all = append(all, host(1))
+				}
+				g.publish("n1", publisher, all...)
+			}
+			g := groupOf(t, asIs, "n1", "n2")
+			before := g.cores["n1"]
+			before.clock.last = hybrid(g.now.Add(20 * time.Minute))
+			write(g, true)
+			if registered {
+				write(g, false)
+			}
+			g.pass(100 * time.Millisecond)
+			g.die("n1")
+
+			g.start("n1", 3, asIs)
+			g.names = []string{"n1", "n2"}
+			write(g, true) // it knows nothing yet
+			if !registered {
+				write(g, false)
+			}
+			g.tell("n1", "n2", true)
+			g.tell("n2", "n1", true)
+			g.pass(time.Second)
+			for _, node := range g.names {
+				require.Equal(t, registered, g.shows(node) == 1, node)
+			}
+			g.equal()
+		})
+	}
+}
+
 func TestCore_TombstonesAreForgotten(t *testing.T) {
 	g := groupOf(t, asIs, "n1", "n2")
 	g.fill("n1", 0, 100)

@@ -267,15 +267,17 @@ func (c *core) onBatch(p *peer, m *message) {
 		c.know(p, m.tail)
 	}
 	early := m.boot == p.boot && m.prev > p.have && len(p.waiting) < maxWaiting
+	var back []*entry
 	for n := range m.datums {
 		if d := &m.datums[n]; early && d.tombstone {
 			// A client that came back to the node after it was lost shall not be gone
 			// in between.
 			p.waiting = append(p.waiting, *d)
-		} else {
-			c.merge(d)
+		} else if e, older := c.merge(d); older && e.owner.gone() {
+			back = append(back, e) // nobody else will tell it
 		}
 	}
+	c.sendDatums(p, back)
 	if m.boot != p.boot {
 		return
 	}

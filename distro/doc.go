@@ -16,7 +16,10 @@
 //   - What listeners of Members are told is a difference of states: it may skip
 //     what passed while they were busy, it never ends wrong.
 //   - Of two versions of a datum the larger wins, on every node. Nothing else
-//     decides, so messages may be lost, repeated and overtake each other.
+//     decides, so messages may be lost, repeated and overtake each other. Who knows
+//     that the larger one is wrong writes a still larger one: of a client that is
+//     connected here, or of what this node wrote after all that an earlier run of it,
+//     with a clock ahead, had written.
 //   - Only an owner removes its own datums while it is there. No other node's word
 //     removes what a connection to this node has published.
 //   - Clocks of other nodes decide nothing but which of two versions is larger.

@@ -177,6 +177,10 @@ func (c *core) merge(d *datum) (e *entry, older bool) {
 		}
 	}
 	switch {
+	case e.owner == c.self && !e.inferred && d.owner.node == c.self.node && d.owner.boot < c.self.boot:
+		// What an earlier run of this node wrote came before, though its clock was ahead.
+		c.write(e, e.instance, value{time: d.time + 1, tombstone: e.tombstone, moved: e.moved})
+		return e, true
 	case !d.tombstone && (d.owner == c.self.origin || c.buried[d.owner] && !isAddress(d.publisher)):
 		// What this run wrote itself it knows better, and what an owner left behind
 		// that is gone for good was removed: the sender missed that.
