@@ -3,6 +3,7 @@ package integration
 import (
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -14,44 +15,69 @@ import (
 // that a majority is always there and nothing that lives may be seen to go.
 type chaos struct {
 	*Cluster
-	network *Network // nil: none could be made
+	can     means
+	network *Network
+	skewed  string // a build whose clock can be set off
 	fleet   *Fleet
 	random  *rand.Rand
 	started map[string]int
 }
 
+// means is what a kind of fault takes, and not every machine has.
+type means uint
+
+const (
+	ofNetwork means = 1 << iota
+	ofDisks
+	ofClocks
+)
+
 // fault is one kind of fault.
 type fault struct {
 	name   string
 	weight int
+	needs  means
 	run    func(t *testing.T, c *chaos, node *Node)
 }
 
 func faults() []fault {
 	return []fault{
-		{"kill", 3, func(t *testing.T, c *chaos, node *Node) {
+		{"kill", 3, 0, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			node.Kill(t)
 			c.wait(12 * time.Second)
 			require.NoError(t, node.Start())
 		}},
-		{"restart", 3, func(t *testing.T, _ *chaos, node *Node) {
+		{"restart", 3, 0, func(t *testing.T, _ *chaos, node *Node) {
 			t.Helper()
 			node.Restart(t)
 		}},
-		{"pause", 3, func(t *testing.T, c *chaos, node *Node) {
+		{"pause", 3, 0, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			node.Pause(t)
 			c.wait(20 * time.Second)
 			node.Resume(t)
 		}},
-		{"isolate", 2, func(t *testing.T, c *chaos, node *Node) {
+		{"drain", 1, 0, func(t *testing.T, c *chaos, node *Node) {
+			t.Helper()
+			node.RequireTool(t, "node", "drain")
+			c.wait(12 * time.Second)
+			node.RequireTool(t, "node", "undrain")
+		}},
+		{"empty disk", 1, 0, func(t *testing.T, c *chaos, node *Node) {
+			t.Helper()
+			node.Stop(t)
+			require.NoError(t, os.RemoveAll(node.DataDir()))
+			require.NoError(t, node.Start())
+			c.awaitVoters(t, "n1", "n2", "n3") // until then another fault could take the majority
+		}},
+		{"isolate", 2, ofNetwork, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			c.network.Isolate(t, node, c.Nodes...)
 			c.wait(20 * time.Second)
 			c.network.Heal(t)
 		}},
-		{"cut one way", 2, func(t *testing.T, c *chaos, node *Node) {
+		{"cut one way", 2, ofNetwork, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			for _, other := range c.Nodes {
 				if other != node && c.random.IntN(2) == 0 {
@@ -61,7 +87,7 @@ func faults() []fault {
 			c.wait(20 * time.Second)
 			c.network.Heal(t)
 		}},
-		{"lose packets", 1, func(t *testing.T, c *chaos, node *Node) {
+		{"lose packets", 1, ofNetwork, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			for _, other := range c.Nodes {
 				if other != node {
@@ -71,16 +97,30 @@ func faults() []fault {
 			c.wait(15 * time.Second)
 			c.network.Heal(t)
 		}},
-		{"slow line", 1, func(t *testing.T, c *chaos, node *Node) {
+		{"slow line", 1, ofNetwork, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			c.network.Delay(t, node, time.Duration(5+c.random.IntN(100))*time.Millisecond, 20*time.Millisecond)
 			c.wait(20 * time.Second)
 			c.network.Heal(t)
 		}},
-		{"move", 1, func(t *testing.T, c *chaos, node *Node) {
+		{"move", 1, ofNetwork, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
 			node.Stop(t)
 			c.network.Move(t, node)
+			require.NoError(t, node.Start())
+		}},
+		{"full disk", 1, ofDisks, func(t *testing.T, c *chaos, node *Node) {
+			t.Helper()
+			filler := fill(t, filepath.Dir(node.DataDir()))
+			c.wait(20 * time.Second)
+			require.NoError(t, os.Remove(filler))
+			require.Eventually(t, func() bool { return state(t, node, "").ReadOnly == "" }, 60*time.Second, 50*time.Millisecond)
+		}},
+		{"other clock", 1, ofClocks, func(t *testing.T, c *chaos, node *Node) {
+			t.Helper()
+			const most = 3600 // seconds
+			node.Kill(t)
+			node.program, node.env = c.skewed, []string{skewEnv + "=" + strconv.Itoa(c.random.IntN(2*most)-most)}
 			require.NoError(t, node.Start())
 		}},
 	}
@@ -94,15 +134,43 @@ func (c *chaos) wait(most time.Duration) {
 // next chooses a fault that can be made here.
 func (c *chaos) next() fault {
 	var all []fault
-	for k, f := range faults() {
-		if k >= 3 && c.network == nil {
-			break
-		}
+	for _, f := range faults() {
 		for range f.weight {
-			all = append(all, f)
+			if f.needs&^c.can == 0 {
+				all = append(all, f)
+			}
 		}
 	}
 	return all[c.random.IntN(len(all))]
+}
+
+// equip gets what the faults take, and says loudly what there is not.
+func (c *chaos) equip(t *testing.T) (options []Option) {
+	t.Helper()
+	have := func(m means, name, missing string) {
+		if missing == "" {
+			c.can |= m
+			return
+		}
+		t.Run(name, func(t *testing.T) { t.Skipf("SKIP: there are no faults of the %s: %s", name, missing) })
+	}
+	if have(ofNetwork, "network", networkMissing()); c.can&ofNetwork != 0 {
+		c.network = StartNetwork(t)
+		options = append(options, c.network.On())
+	}
+	_, err := mountDisk(t, 1)
+	missing := ""
+	if err != nil {
+		missing = err.Error()
+	}
+	if have(ofDisks, "disks", missing); c.can&ofDisks != 0 {
+		options = append(options, func(n *Node) {
+			n.dataDir = filepath.Join(smallDisk(t, 256), "data")
+		})
+	}
+	c.skewed, missing = skewedBuild(t)
+	have(ofClocks, "clocks", missing)
+	return options
 }
 
 // TestChaos makes faults for as long as ROLLCALL_TEST_CHAOS says. ROLLCALL_TEST_SEED
@@ -119,18 +187,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("seed %d: repeat with ROLLCALL_TEST_SEED=%d", seed, seed)
 	c := &chaos{random: rand.New(rand.NewPCG(seed, 1)), started: make(map[string]int)}
-	var options []Option
-	missing := networkMissing()
-	t.Run("network", func(sub *testing.T) {
-		if missing != "" {
-			sub.Skip("SKIP: there are no faults of the network: " + missing)
-		}
-	})
-	if missing == "" {
-		c.network = StartNetwork(t)
-		options = append(options, c.network.On())
-	}
-	c.Cluster = StartCluster(t, 3, options...)
+	c.Cluster = StartCluster(t, 3, c.equip(t)...)
 	w := c.startWriters(t)
 	n := fleetSize()
 	c.fleet = watchedFleet(t, c.Cluster, n, n/2, max(15, n/10))

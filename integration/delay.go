@@ -16,6 +16,7 @@ import (
 // Numbers of the kernel's queue of packets for programs (linux/netfilter/nfnetlink.h,
 // nfnetlink_queue.h).
 const (
+	netfilter      = 12 // of the netlink families; package unix names it on Linux only
 	subsystemQueue = 3
 	queuePacket    = subsystemQueue << 8
 	queueVerdict   = subsystemQueue<<8 | 1
@@ -41,7 +42,7 @@ func startDelayer(netns string, delay, jitter time.Duration) (*delayer, error) {
 		return nil, err
 	}
 	defer func() { _ = ns.Close() }()
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(ns.Fd())})
+	conn, err := netlink.Dial(netfilter, &netlink.Config{NetNS: int(ns.Fd())})
 	if err != nil {
 		return nil, fmt.Errorf("netlink: %w", err)
 	}

@@ -1,14 +1,12 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -193,27 +191,14 @@ func TestFault_AddressesChange(t *testing.T) {
 // A node whose disk is full takes no persistent data; nothing else changes.
 func TestFault_FullDisk(t *testing.T) {
 	long(t)
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=96m"); err != nil {
-		t.Skipf("SKIP: no small disk can be mounted here: %v", err)
-	}
-	t.Cleanup(func() { require.NoError(t, syscall.Unmount(disk, 0)) })
+	disk := smallDisk(t, 96)
 	c := StartCluster(t, 3)
 	full := c.Join(t, WithDataDir(filepath.Join(disk, "data")))
 	c.awaitVoters(t, "n1", "n2", "n3", "n4")
 	w := c.startWriters(t)
 	f := watchedFleet(t, c, 60, 30, 15)
 
-	ballast, err := os.Create(filepath.Join(disk, "ballast"))
-	require.NoError(t, err)
-	for err == nil {
-		_, err = ballast.Write(make([]byte, 64<<10))
-	}
-	require.ErrorIs(t, err, syscall.ENOSPC)
-	for err = nil; err == nil; {
-		_, err = ballast.Write(make([]byte, 1))
-	}
-	require.NoError(t, errors.Join(ballast.Close()))
+	filler := fill(t, disk)
 	require.Eventually(t, func() bool {
 		s := state(t, full, "")
 		return s.ReadOnly != ""
@@ -224,7 +209,7 @@ func TestFault_FullDisk(t *testing.T) {
 	f.Complete(t, 10*time.Second, c.Nodes...)
 	require.True(t, full.Ready())
 
-	require.NoError(t, os.Remove(ballast.Name()))
+	require.NoError(t, os.Remove(filler))
 	require.Eventually(t, func() bool { return state(t, full, "").ReadOnly == "" }, 60*time.Second, 100*time.Millisecond)
 	w.stop()
 	c.Check(t, f, w.all...)
