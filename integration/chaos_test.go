@@ -66,7 +66,7 @@ func faults() []fault {
 		}},
 		{"empty disk", 1, 0, func(t *testing.T, c *chaos, node *Node) {
 			t.Helper()
-			node.Stop(t)
+			node.Kill(t)
 			require.NoError(t, os.RemoveAll(node.DataDir()))
 			require.NoError(t, node.Start())
 			c.awaitVoters(t, "n1", "n2", "n3") // until then another fault could take the majority
