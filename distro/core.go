@@ -169,13 +169,21 @@ func (c *core) peer(name string) *peer {
 	return p
 }
 
-// meet notes that a run of a node was heard. A new run knows nothing.
+// meet notes that a run of a node was heard, which may be sooner than membership knows.
 func (c *core) meet(p *peer, boot uint64) {
-	if boot <= p.boot {
-		return
+	if boot > p.boot {
+		c.follow(p, boot)
+	}
+}
+
+// follow notes that another run of a node has taken the place of the one before. It knows
+// nothing.
+func (c *core) follow(p *peer, boot uint64) {
+	if o := c.owners[origin{p.name, p.boot}]; o != nil {
+		o.over = true
 	}
 	*p = peer{
-		name: p.name, hash: p.hash, boot: boot, heardAt: c.now, alive: p.alive, unwanted: p.unwanted,
+		name: p.name, hash: p.hash, boot: boot, listed: p.listed, heardAt: c.now, alive: p.alive, unwanted: p.unwanted,
 		lost: silent, lostAt: p.lostAt, differs: make(map[origin]time.Time),
 	}
 	c.seek(p, 0)
@@ -194,9 +202,12 @@ func (c *core) observe(now time.Time, m Member) {
 	c.at(now)
 	defer c.flush()
 	p := c.peer(m.Name)
-	c.meet(p, m.Boot)
-	if m.Boot < p.boot {
+	if m.Boot < p.boot && m.Boot == p.listed {
 		return // a later run was heard already
+	}
+	if p.listed = m.Boot; m.Boot != p.boot {
+		// That of a machine with an empty disk and a clock that is behind is smaller.
+		c.follow(p, m.Boot)
 	}
 	was := p.alive
 	p.alive, p.unwanted = m.Alive, m.Draining || m.Leaving

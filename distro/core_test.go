@@ -747,6 +747,52 @@ func TestCore_ARestartedNodesWritesAreNewerThanBefore(t *testing.T) {
 	}
 }
 
+// A machine is replaced by one whose folder is empty and whose clock is behind: its run
+// has a smaller number than the one before, and follows it all the same.
+func TestCore_AReplacedNodeMayHaveASmallerNumber(t *testing.T) {
+	for name, first := range map[string]func(g *group){
+		"its word first":       func(g *group) { g.fill("n1", 0, 5); g.pass(100 * time.Millisecond); g.tell("n2", "n1", true) },
+		"the membership first": func(g *group) { g.tell("n2", "n1", true); g.pass(100 * time.Millisecond); g.fill("n1", 0, 5) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := groupOf(t, asIs, "n1", "n2", "n3")
+			g.die("n1")
+			g.start("n1", 100, asIs)
+			g.names = []string{"n1", "n2", "n3"}
+			for _, a := range g.names {
+				for _, b := range g.names {
+					g.tell(a, b, true)
+				}
+			}
+			g.fill("n1", 5, 5)
+			g.pass(time.Second)
+			g.die("n1")
+
+			n1 := g.start("n1", 50, asIs)
+			g.names = []string{"n1", "n2", "n3"}
+			g.tell("n1", "n2", true)
+			g.tell("n1", "n3", true)
+			g.tell("n3", "n1", true)
+			first(g)
+			g.pass(time.Second)
+			require.True(t, n1.loaded)
+			require.Equal(t, 10, g.shows("n2"))
+			g.pass(40 * time.Second)
+			for _, node := range g.names {
+				require.Equal(t, 5, g.shows(node), "%s: those of the earlier run are gone after the grace, the others stay", node)
+			}
+			g.pass(5 * time.Minute)
+			for _, node := range g.names {
+				require.Equal(t, 5, g.shows(node), node)
+			}
+			g.tell("n2", "n1", true) // once more
+			g.pass(time.Second)
+			require.Equal(t, 5, g.shows("n2"))
+			g.equal()
+		})
+	}
+}
+
 func TestCore_TombstonesAreForgotten(t *testing.T) {
 	g := groupOf(t, asIs, "n1", "n2")
 	g.fill("n1", 0, 100)

@@ -34,6 +34,7 @@ type peer struct {
 	name     string
 	hash     uint64
 	boot     uint64
+	listed   uint64 // the run that membership knows
 	alive    bool
 	unwanted bool // it is to own nothing: it is draining or leaving
 	lost     lost // why it is not alive

@@ -12,7 +12,8 @@
 //     work without a quorum, and without any other node.
 //   - A node name belongs to one process at a time. Another process is told apart by
 //     its boot id, which the caller makes: larger at each start, by the clock and by
-//     what it kept on disk.
+//     what it kept on disk. That of a machine which replaces another one, with an empty
+//     disk and a clock that is behind, is smaller; membership says that it follows.
 //   - What listeners of Members are told is a difference of states: it may skip
 //     what passed while they were busy, it never ends wrong.
 //   - Of two versions of a datum the larger wins, on every node. Nothing else

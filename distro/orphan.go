@@ -37,6 +37,7 @@ type orphan struct {
 	deadline time.Time
 	removing time.Time // since when its datums are removed, zero while they are not
 	why      lost
+	over     bool            // another run has followed
 	votes    map[string]bool // the nodes that were refused by its port
 	swept    int             // the next bucket to sweep
 	looked   int             // buckets that were looked through for who is elsewhere already
@@ -103,10 +104,10 @@ func (c *core) assess(o *owned) {
 	}
 	why := silent
 	switch {
-	case o.node == c.self.node, p != nil && p.boot > o.boot:
-		why = restarted
 	case p != nil && p.boot == o.boot:
 		why = p.lost
+	case o.node == c.self.node, o.over, p != nil && p.boot > o.boot:
+		why = restarted
 	}
 	switch end := c.now.Add(c.grace(why)); {
 	case o.since.IsZero():

@@ -238,6 +238,31 @@ func TestStore_SnapshotsByBytes(t *testing.T) {
 	}, wait, tick)
 }
 
+// fullDisk is a snapshot store that begins snapshots as the library does, and fails.
+type fullDisk struct {
+	raft.SnapshotStore
+	dir string
+}
+
+func (f fullDisk) Create(_ raft.SnapshotVersion, index, term uint64, _ raft.Configuration, _ uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	if err := os.MkdirAll(filepath.Join(f.dir, snapshotFolder, fmt.Sprintf("%d-%d-1796095460016.tmp", term, index)), 0o750); err != nil {
+		return nil, err
+	}
+	return nil, errors.New("no space left on device")
+}
+
+func TestSnapshot_OneThatCannotBeBegunLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	under := filepath.Join(dir, snapshotFolder, "1-8-1.tmp") // one that is being written
+	require.NoError(t, os.MkdirAll(under, 0o750))
+	s := tidySnapshots{fullDisk{dir: dir}, dir}
+	_, err := s.Create(1, 7, 1, raft.Configuration{}, 1, nil)
+	require.ErrorContains(t, err, "no space left on device")
+	left, err := filepath.Glob(filepath.Join(dir, snapshotFolder, "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{under}, left)
+}
+
 // folderWithTwoSnapshots returns a folder with two snapshots, the log clamped to the older
 // one, some entries behind the newer one, and what was in it.
 func folderWithTwoSnapshots(t *testing.T) (cfg Config, older, newer string, want []string) {

@@ -120,9 +120,13 @@ func (r *recovery) run() error {
 	return nil
 }
 
-// sweep removes what interrupted snapshots have left behind; the library never does.
-func (r *recovery) sweep() error {
-	left, err := filepath.Glob(filepath.Join(r.dir, snapshotFolder, "*"+unfinished))
+// sweep removes what snapshots that were interrupted by the end of the process have left
+// behind; the library never does.
+func (r *recovery) sweep() error { return removeUnfinished(r.dir, "*") }
+
+// removeUnfinished removes what is left of snapshots whose names match.
+func removeUnfinished(dir, names string) error {
+	left, err := filepath.Glob(filepath.Join(dir, snapshotFolder, names+unfinished))
 	if err != nil {
 		return err
 	}
@@ -132,6 +136,22 @@ func (r *recovery) sweep() error {
 		}
 	}
 	return nil
+}
+
+// tidySnapshots removes what is left of a snapshot that could not be begun, on a full
+// disk: the library would keep it, and warn of it at each later snapshot.
+type tidySnapshots struct {
+	raft.SnapshotStore
+	dir string
+}
+
+// Create implements [raft.SnapshotStore].
+func (s tidySnapshots) Create(version raft.SnapshotVersion, index, term uint64, servers raft.Configuration, serversIndex uint64, transport raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(version, index, term, servers, serversIndex, transport)
+	if err != nil {
+		return nil, errors.Join(err, removeUnfinished(s.dir, fmt.Sprintf("%d-%d-*", term, index)))
+	}
+	return sink, nil
 }
 
 func (r *recovery) restore(name string) error {

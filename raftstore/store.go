@@ -46,7 +46,7 @@ type Store struct {
 	table     *consistency.DataStore
 	fsm       *fsm
 	logs      *logStore
-	snapshots *raft.FileSnapshotStore
+	snapshots raft.SnapshotStore
 	streams   *streams // nil when the configuration has a transport
 	transport *readdressed
 	id        raft.ServerID
@@ -160,10 +160,11 @@ func (s *Store) open() error {
 	if s.logs, err = openLogStore(s.cfg.Dir, s.log); err != nil {
 		return err
 	}
-	s.snapshots, err = raft.NewFileSnapshotStoreWithLogger(s.cfg.Dir, keptSnapshots, libraryLogger(s.log))
+	files, err := raft.NewFileSnapshotStoreWithLogger(s.cfg.Dir, keptSnapshots, libraryLogger(s.log))
 	if err != nil {
 		return err
 	}
+	s.snapshots = tidySnapshots{files, s.cfg.Dir}
 	s.logs.oldestKept = func() (uint64, error) { return oldestKept(s.snapshots) }
 	s.logs.faults = s.cfg.faults
 	if s.id, err = serverID(s.logs); err != nil {
