@@ -43,14 +43,16 @@ func (b bridge) Accept(_ string, level hclog.Level, msg string, args ...any) {
 }
 
 // What is repeated at each try while another node does not answer, or is part of any
-// election. The transport tells once that a node cannot be reached, the log store that it
-// takes no writes.
+// election, of a snapshot that is being written or of one for a node that is far behind.
+// The transport tells once that a node cannot be reached, the log store that it takes no
+// writes.
 func routine(msg string) bool {
 	for _, start := range []string{
 		"failed to heartbeat", "failed to appendEntries", "failed to pipeline", "failed to start pipeline",
 		"failed to make request", "failed to decode incoming", "failed to contact", "failed to get previous log",
 		"appendEntries rejected", "rejecting vote request", "rejecting pre-vote request", "previous log term mis-match",
 		"failed to append to logs", "heartbeat timeout reached", "Election timeout reached", "no known peers", "not part of stable configuration",
+		"found temporary snapshot", "failed to get log", "failed to send snapshot to",
 	} {
 		if strings.HasPrefix(msg, start) {
 			return true

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -264,9 +265,14 @@ type streams struct {
 	closing context.Context // ends with Close
 	end     context.CancelFunc
 
-	mu   sync.Mutex
-	open map[*stream]struct{}
+	mu      sync.Mutex
+	open    map[*stream]struct{}
+	refused map[string]time.Time // when a refusal was logged, by its reason
 }
+
+// refusalQuiet is how long the same refusal is not logged again: the other side tries
+// several times a second.
+const refusalQuiet = time.Minute
 
 type advertised string
 
@@ -384,12 +390,26 @@ func (s *streams) abort() {
 func (c *stream) Read(p []byte) (int, error) {
 	if !c.greeted {
 		if err := c.readGreeting(); err != nil {
-			c.owner.log.Warn("refused a connection for raft", "addr", c.RemoteAddr().String(), "err", err)
+			c.owner.logRefusal(c.RemoteAddr(), err)
 			return 0, err
 		}
 		c.greeted = true
 	}
 	return c.Conn.Read(p)
+}
+
+func (s *streams) logRefusal(from net.Addr, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.refused, func(_ string, at time.Time) bool { return time.Since(at) > refusalQuiet })
+	if _, logged := s.refused[err.Error()]; logged {
+		return
+	}
+	if s.refused == nil {
+		s.refused = make(map[string]time.Time)
+	}
+	s.refused[err.Error()] = time.Now()
+	s.log.Warn("refused a connection for raft", "addr", from.String(), "err", err)
 }
 
 func (c *stream) readGreeting() error {
