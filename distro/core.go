@@ -100,7 +100,7 @@ func (c *core) ahead() time.Duration {
 }
 
 // settled tells whether what the other nodes did lately must have arrived.
-func (c *core) settled() bool { return !c.now.Before(c.settledAt) && !c.lacksSome() }
+func (c *core) settled() bool { return !c.now.Before(c.settledAt) && !c.lacks(c.unsettledAt) }
 
 // unsettle gives what the other nodes did lately some time to arrive.
 func (c *core) unsettle(d time.Duration) {
@@ -262,7 +262,7 @@ func (c *core) tick(now time.Time) {
 	for _, p := range c.alive {
 		if !now.Before(p.rootsAt) {
 			p.rootsAt = now.Add(c.cfg.Verify)
-			if !c.loaded || !c.settled() {
+			if !c.loaded || !c.settled() || len(c.held) > 0 {
 				p.rootsAt = now.Add(c.cfg.Verify / 5)
 			}
 			c.send(p, c.rootsFor(p))

@@ -545,6 +545,49 @@ func TestCore_ANodeThatIsCutOffHoldsItsLossesBack(t *testing.T) {
 	g.equal()
 }
 
+// Clients of a node that was paused come back elsewhere in the seconds after it, and that
+// node may be cut off then: not from the leader, which is this one perhaps.
+func TestCore_WhoWentToANodeThatIsCutOffThenIsNotGone(t *testing.T) {
+	for name, back := range map[string]bool{"it came back": true, "it is dead": false} {
+		t.Run(name, func(t *testing.T) {
+			g := groupOf(t, asIs, "n1", "n2", "n3")
+			g.publish("n3", "c0", host(0))
+			g.pass(time.Second)
+			n3 := g.cores["n3"]
+			n3.unsettle(afterPause)
+			g.pass(100 * time.Millisecond)
+			g.lose("n3", "c0")
+			g.pass(7 * time.Second) // all are heard to the end
+			g.drop = func(from, to string, _ *message) bool { return from == "n2" || to == "n2" }
+			if back {
+				g.publish("n2", "c0-again", host(0))
+			}
+			g.pass(3 * time.Second)
+			n2 := g.cores["n2"]
+			for _, node := range []string{"n1", "n3"} {
+				g.cores[node].observe(g.now, Member{Name: "n2", Boot: n2.self.boot})
+				n2.observe(g.now, Member{Name: node, Boot: g.cores[node].self.boot})
+			}
+			for range 30 {
+				g.pass(time.Second)
+				require.Equal(t, 1, g.shows("n3"))
+				require.Equal(t, 1, g.shows("n1"))
+			}
+			g.drop = nil
+			for _, node := range []string{"n1", "n3"} {
+				g.tell(node, "n2", true)
+				g.tell("n2", node, true)
+			}
+			g.pass(20 * time.Second)
+			for _, node := range g.names {
+				require.Equal(t, back, g.shows(node) == 1, node)
+			}
+			require.Empty(t, n3.held)
+			g.equal()
+		})
+	}
+}
+
 // Nor can a node know that waits for a silent one which turns out to be dead: the clients
 // that were there are on their way.
 func TestCore_ADeadNodesClientsAreWaitedFor(t *testing.T) {
@@ -564,7 +607,7 @@ func TestCore_ADeadNodesClientsAreWaitedFor(t *testing.T) {
 	n2.refusal(origin{"n1", boot}, "n3")
 	g.pass(9 * time.Second)
 	require.Equal(t, 1, g.shows("n2"))
-	g.pass(2 * time.Second)
+	g.pass(7 * time.Second) // n3 says every five seconds how far it is
 	require.Zero(t, g.shows("n2"))
 }
 

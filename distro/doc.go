@@ -119,7 +119,8 @@
 // another. For 10 s and 5 s after that it holds back deletions that would take an
 // instance from the view, also its own that follow from a lost connection; and longer, up
 // to 3 min, while there is a node of which not all has arrived that it had to tell since.
-// Its own losses wait for a leader too, while there is a node that it does not hear: it
+// Its own losses wait until all nodes have been heard after that time, since its clients
+// came back during it; for a leader too, while there is a node that it does not hear: it
 // may be cut off again; and 10 s longer when a node that was waited for is proven dead, as
 // its clients are on their way. A deletion that a client has asked for is never held back.
 // For 30 s after a pause it concludes nothing about others. A node that nobody hears from, though it may be

@@ -358,15 +358,15 @@ func (c *core) hold(e *entry, d datum) bool {
 	return true
 }
 
-// lacksSome tells whether there is a node that has not been heard to the end since this
-// one was paused or cut off: the next fault has come before what the first one delayed. It
-// is waited for as long as for a node that is silent.
-func (c *core) lacksSome() bool {
+// lacks tells whether there is a node that has not been heard to the end since a time after
+// this one was paused or cut off: the next fault has come before what the first one
+// delayed. It is waited for as long as for a node that is silent.
+func (c *core) lacks(since time.Time) bool {
 	if c.now.Sub(c.unsettledAt) > c.cfg.GraceSilent {
 		return false
 	}
 	for _, p := range c.peers {
-		if (p.alive || p.lost == silent && p.lostAt.After(c.unsettledAt)) && p.completeAt.Before(c.unsettledAt) {
+		if (p.alive || p.lost == silent && p.lostAt.After(c.unsettledAt)) && p.completeAt.Before(since) {
 			return true
 		}
 	}
@@ -374,20 +374,21 @@ func (c *core) lacksSome() bool {
 }
 
 // settle lets the tombstones that were held back take effect. Of a connection that was
-// lost here, not while this node is likely to be what is cut off: the client may have
-// gone where it hears nothing from.
+// lost here, once all nodes have been heard after the time in which clients come back, and
+// not while this node is likely to be what is cut off: the client may have gone where it
+// hears nothing from.
 func (c *core) settle() {
 	if len(c.held) == 0 || !c.settled() {
 		return
 	}
-	cutOff := !c.contact() && (c.now.Before(c.settledAt.Add(unheard*c.cfg.Verify)) || !c.mayExpire())
+	unheard := c.lacks(c.settledAt) || !c.contact() && !c.mayExpire()
 	all := c.held
 	c.held = nil
 	for _, h := range all {
 		own := h.owner == c.self.origin
 		switch {
 		case h.e.tombstone:
-		case own && cutOff:
+		case own && unheard:
 			c.held = append(c.held, h)
 		case own:
 			if h.e.instance == h.was { // else it was published again
