@@ -157,6 +157,10 @@ type sender struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	busy   bool // a message is under way; guarded by the store's mu
+
+	// Since when nothing reaches it; used by its goroutine alone.
+	unsentSince  time.Time
+	unsentLogged bool
 }
 
 // wake is called by the core.
@@ -188,7 +192,9 @@ func (s *Store) send(x *sender) {
 		x.busy = out.message != nil
 		s.mu.Unlock()
 		if out.message != nil {
-			if err := s.cfg.Members.Send(x.ctx, x.name, out.message); err == nil {
+			began := time.Now()
+			err := s.cfg.Members.Send(x.ctx, x.name, out.message)
+			if s.logSending(x, began, err); err == nil {
 				backoff = firstBackoff
 				continue
 			}
@@ -218,6 +224,30 @@ func (s *Store) send(x *sender) {
 		case <-timer.C:
 		case <-x.ctx.Done():
 		}
+	}
+}
+
+// unsentTime is how long nothing reaches a node that is alive until that is logged.
+const unsentTime = 5 * time.Second
+
+// logSending logs that nothing reaches a node, though it is alive, and that something
+// does again.
+func (s *Store) logSending(x *sender, began time.Time, err error) {
+	switch {
+	case err == nil:
+		if x.unsentLogged {
+			s.log.Info("changes reach a node again", "peer", x.name, "after", time.Since(x.unsentSince).Round(time.Second))
+		}
+		x.unsentSince, x.unsentLogged = time.Time{}, false
+		return
+	case x.ctx.Err() != nil: // it is gone, or this node ends
+		return
+	case x.unsentSince.IsZero():
+		x.unsentSince = began
+	}
+	if !x.unsentLogged && time.Since(x.unsentSince) >= unsentTime {
+		x.unsentLogged = true
+		s.log.Warn("a node is alive and no changes reach it: is its gossip port open for TCP?", "peer", x.name, "err", err)
 	}
 }
 

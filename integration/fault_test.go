@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +123,56 @@ func TestFault_OneWayPartition(t *testing.T) {
 	w.stop()
 	c.Check(t, f, w.all...)
 	f.Unharmed(t)
+}
+
+// A firewall closes one of the ports between a node and the others, and leaves the rest
+// open. Nothing that lives may go; what does not pass any more is in the log.
+func TestFault_APortIsClosed(t *testing.T) {
+	long(t)
+	for name, c := range map[string]struct {
+		protocol  string
+		offset    int    // of the port, from the main one
+		says      string // the log, of one node at least
+		persists  int    // how many nodes take persistent writes, at least
+		separated bool   // the node learns of no new instances
+	}{
+		"gossip over UDP": {"udp", -1001, "", 3, false},
+		"gossip over TCP": {"tcp", -1001, "no changes reach it", 3, true},
+		"calls":           {"tcp", 1001, "does not answer calls", 1, false},
+		"raft":            {"tcp", -1000, "raft does not reach a node", 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			network := StartNetwork(t)
+			all := StartCluster(t, 3, network.On())
+			f := watchedFleet(t, all, 30, 15, 9)
+			closed, others := all.Nodes[0], all.Nodes[1:]
+			for _, other := range others {
+				network.ClosePort(t, c.protocol, closed, closed.port+c.offset, other)
+				network.ClosePort(t, c.protocol, other, other.port+c.offset, closed)
+			}
+			f.Holds(t, 10*time.Second)
+			f.Publish("late", 9, all.Nodes...)
+			if !c.separated {
+				f.Complete(t, 10*time.Second, all.Nodes...)
+			}
+			require.Eventually(t, func() bool {
+				return slices.ContainsFunc(all.Nodes, func(n *Node) bool { return strings.Contains(n.Logs(), c.says) })
+			}, 30*time.Second, 100*time.Millisecond, "no log says so")
+			taken := 0
+			for k, node := range all.Nodes {
+				if err := node.keep(k); err == nil {
+					taken++
+				} else {
+					require.ErrorContains(t, err, "503", "a clear refusal")
+				}
+			}
+			require.GreaterOrEqual(t, taken, c.persists)
+			network.Heal(t)
+			all.Check(t, f)
+			f.Unharmed(t)
+		})
+	}
 }
 
 func TestFault_PacketLoss(t *testing.T) {

@@ -199,6 +199,19 @@ func (n *Network) CutOneWay(tb testing.TB, from, to *Node) {
 	n.rule(tb, to, "-A INPUT -s "+from.host+" -j DROP")
 }
 
+// ClosePort lets no packets of a protocol ("tcp", "udp") pass between a node's port and
+// another node, both ways and in both directions of a connection, as a firewall does.
+func (n *Network) ClosePort(tb testing.TB, protocol string, node *Node, port int, other *Node) {
+	tb.Helper()
+	for _, end := range []string{"--dport", "--sport"} {
+		at, from := node, other
+		if end == "--sport" {
+			at, from = other, node
+		}
+		n.rule(tb, at, fmt.Sprintf("-A INPUT -s %s -p %s %s %d -j DROP", from.host, protocol, end, port))
+	}
+}
+
 // Lose drops a share of the packets from one node to another.
 func (n *Network) Lose(tb testing.TB, from, to *Node, share float64) {
 	tb.Helper()

@@ -198,7 +198,7 @@ func (n *Node) connect(l *link, store *raftstore.Store, version string, metrics 
 	l.roster = newRoster(l.others, func(ctx context.Context, node string) (*wire.StateReply, error) {
 		reply := new(wire.StateReply)
 		return reply, l.peers.ask(ctx, node, "State", &wire.StateRequest{}, reply)
-	})
+	}, n.log.With("component", "roster"))
 	l.roster.changed = store.PeersChanged
 	l.members.Listen(func(distro.Event) { l.roster.wake(); store.PeersChanged() })
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ type roster struct {
 	others  func() []string // names of the nodes that are alive, without this one
 	ask     func(ctx context.Context, node string) (*wire.StateReply, error)
 	changed func() // called after a state changed
+	log     *slog.Logger
 	wakeCh  chan struct{}
 	done    chan struct{}
 	wg      sync.WaitGroup
@@ -26,6 +28,13 @@ type roster struct {
 	states map[string]*wire.StateReply
 	at     map[string]time.Time // when they came
 	asked  map[string]time.Time // when they were asked for
+	mute   map[string]*mute     // who does not answer
+}
+
+// mute is a node that is alive and does not answer.
+type mute struct {
+	since  time.Time // when the first question without an answer was asked
+	logged bool
 }
 
 // rosterEvery is how often every other node is asked, and rosterTimeout how long it
@@ -34,13 +43,15 @@ const (
 	rosterEvery   = 500 * time.Millisecond
 	rosterTimeout = time.Second
 	rosterFresh   = 2 * time.Second
+	rosterMute    = 5 * time.Second // until it is logged that a node does not answer
 )
 
-func newRoster(others func() []string, ask func(context.Context, string) (*wire.StateReply, error)) *roster {
+func newRoster(others func() []string, ask func(context.Context, string) (*wire.StateReply, error), log *slog.Logger) *roster {
 	return &roster{
-		others: others, ask: ask, changed: func() {},
+		others: others, ask: ask, changed: func() {}, log: log,
 		wakeCh: make(chan struct{}, 1), done: make(chan struct{}),
 		states: make(map[string]*wire.StateReply), at: make(map[string]time.Time), asked: make(map[string]time.Time),
+		mute: make(map[string]*mute),
 	}
 }
 
@@ -121,19 +132,24 @@ func (r *roster) look() {
 	asked := time.Now()
 	var mu sync.Mutex
 	found := make(map[string]*wire.StateReply)
+	failed := make(map[string]error)
 	var asks sync.WaitGroup
 	for _, node := range r.others() {
 		asks.Go(func() {
-			if state, err := r.ask(ctx, node); err == nil {
-				mu.Lock()
-				defer mu.Unlock()
+			state, err := r.ask(ctx, node)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
 				found[node] = state
+			} else {
+				failed[node] = err
 			}
 		})
 	}
 	asks.Wait()
 	now := time.Now()
 	r.mu.Lock()
+	r.noteMuteLocked(asked, now, found, failed)
 	for node := range found {
 		r.at[node], r.asked[node] = now, asked
 	}
@@ -147,6 +163,28 @@ func (r *roster) look() {
 	r.mu.Unlock()
 	if changed {
 		r.changed()
+	}
+}
+
+// noteMuteLocked logs who does not answer calls, though membership sees it, and who does
+// again. Who has died is no longer asked.
+func (r *roster) noteMuteLocked(asked, now time.Time, found map[string]*wire.StateReply, failed map[string]error) {
+	maps.DeleteFunc(r.mute, func(node string, m *mute) bool {
+		if m.logged && found[node] != nil {
+			r.log.Info("a node answers calls again", "peer", node, "after", now.Sub(m.since).Round(time.Second))
+		}
+		return failed[node] == nil
+	})
+	for node, err := range failed {
+		m := r.mute[node]
+		if m == nil {
+			m = &mute{since: asked}
+			r.mute[node] = m
+		}
+		if !m.logged && now.Sub(m.since) >= rosterMute {
+			m.logged = true
+			r.log.Warn("a node is alive and does not answer calls: is its peer port open?", "peer", node, "err", err)
+		}
 	}
 }
 
