@@ -205,6 +205,28 @@ func TestLife_ReplacedUnderItsName(t *testing.T) {
 	f.Unharmed(t)
 }
 
+// All machines are replaced by empty ones, the next one as soon as the last one says that
+// it is ready, as a rolling replacement does.
+func TestLife_AllReplacedOneAfterAnother(t *testing.T) {
+	long(t)
+	c := StartCluster(t, 3)
+	w := c.startWriters(t)
+	f := watchedFleet(t, c, 60, 30, 15)
+	for range 2 {
+		for _, node := range c.Nodes {
+			node.Kill(t)
+			require.NoError(t, os.RemoveAll(node.DataDir()))
+			began := time.Now()
+			require.NoError(t, node.Start())
+			t.Logf("%s was ready after %v", node.name, time.Since(began))
+		}
+	}
+	f.Holds(t, 2*time.Second)
+	w.stop()
+	c.Check(t, f, w.all...)
+	f.Unharmed(t)
+}
+
 func TestLife_FullStopAndStart(t *testing.T) {
 	long(t)
 	c := StartCluster(t, 3)

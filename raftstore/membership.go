@@ -35,7 +35,8 @@ type Peer struct {
 	HasState bool   // its Raft holds data
 	Cluster  string // whose data it is; empty until known
 	Alive    bool
-	Version  string // of the program
+	Version  string            // of the program
+	Names    map[string]string // of servers, by id, as far as it remembers
 }
 
 // view is one look at the membership. It is immutable.
@@ -59,6 +60,17 @@ func (v *view) peer(id string) (Peer, bool) {
 }
 
 func (v *view) name(id string) string { return v.known[id].Name }
+
+// told returns the name of a server that a peer remembers. A node that began with an empty
+// disk never saw the one whose place it took.
+func (v *view) told(id string) string {
+	for _, p := range v.peers {
+		if name := p.Names[id]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
 
 func (s *Store) view() *view { return s.peers.Load() }
 
@@ -136,6 +148,8 @@ func (s *Store) look() {
 		if _, ok := v.known[id]; !ok {
 			if have, ok := old.known[id]; ok {
 				v.known[id] = have
+			} else if name := v.told(id); name != "" {
+				v.known[id] = knownNode{Name: name}
 			}
 		}
 		if !v.byID[id].Alive {
@@ -446,7 +460,7 @@ func (s *Store) Remove(ctx context.Context, node string) error {
 func (v *view) replaced(id string, healthy func(id string) bool) bool {
 	was, ok := v.known[id]
 	return ok && !v.byID[id].Alive && slices.ContainsFunc(v.peers, func(p Peer) bool {
-		return p.Alive && p.ID != id && (p.Name == was.Name || p.Addr == was.Addr) && healthy(p.ID)
+		return p.Alive && p.ID != id && (p.Name == was.Name || p.Addr != "" && p.Addr == was.Addr) && healthy(p.ID)
 	})
 }
 

@@ -377,3 +377,18 @@ func TestMembership_RemoveTheDeadOneOfAName(t *testing.T) {
 	require.NotContains(t, left, id)
 	require.Contains(t, left, again.ID())
 }
+
+// A node with an empty disk that leads has to know whose place it took, to remove that one.
+func TestStore_LearnsTheNamesOfServersThatItNeverSaw(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	cfg.Node, cfg.PeersInterval = "n1", 5*time.Millisecond
+	cfg.Peers = func() []Peer {
+		return []Peer{{Name: "n2", ID: "the present n2", Addr: "127.0.0.1:1", Alive: true, Names: map[string]string{"the former n2": "n2", "nobody's": "n3"}}}
+	}
+	s := ready(t, start(t, cfg))
+	require.NoError(t, s.raft.AddNonvoter("the former n2", "the former n2", 0, wait).Error())
+	require.Eventually(t, func() bool { return s.view().name("the former n2") == "n2" }, wait, tick)
+	require.Empty(t, s.view().name("nobody's"), "only of Raft's servers")
+	require.True(t, s.view().replaced("the former n2", func(string) bool { return true }))
+	require.False(t, s.view().replaced("the former n2", func(string) bool { return false }))
+}

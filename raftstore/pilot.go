@@ -131,6 +131,28 @@ func (p *pilot) RemoveFailedServer(server *autopilot.Server) {
 	}
 }
 
+// Electorate tells of a node that was started without data whether it will be given a vote
+// and has none yet, as fewer nodes that are alive vote than may, and whether a node that
+// votes is not alive, such as the one whose place this one took.
+func (s *Store) Electorate() (awaitsVote, lacksVoter bool) {
+	if s.cfg.Peers == nil || !s.blank {
+		return false, false
+	}
+	view, alive, votes := s.view(), 0, false
+	for _, server := range s.servers() {
+		switch {
+		case server.Suffrage != raft.Voter:
+		case server.ID == s.id:
+			votes = true
+		case view.byID[string(server.ID)].Alive:
+			alive++
+		default:
+			lacksVoter = true
+		}
+	}
+	return !votes && alive < s.cfg.MaxVoters, lacksVoter
+}
+
 // GetServerExt implements autopilot.Promoter.
 func (p *pilot) GetServerExt(*autopilot.Config, *autopilot.ServerState) any { return nil }
 

@@ -47,6 +47,7 @@ type Store struct {
 	fsm       *fsm
 	logs      *logStore
 	snapshots raft.SnapshotStore
+	blank     bool     // there were no data at the start
 	streams   *streams // nil when the configuration has a transport
 	transport *readdressed
 	id        raft.ServerID
@@ -270,7 +271,7 @@ func (s *Store) startLocked() error {
 	if err != nil {
 		return errors.Join(err, transport.Close())
 	}
-	s.raft = node
+	s.raft, s.blank = node, node.LastIndex() == 0
 	s.leaderlessSince = time.Now()
 	s.batcher.apply = node.Apply
 	s.log.Info("raft started", "id", s.id, "addr", s.Addr(), "index", s.fsm.index.load())

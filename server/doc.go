@@ -63,7 +63,10 @@
 // # Coming and going
 //
 // A node is ready when both stores have what there is, and when it has reached a leader
-// or a majority; reaching nobody, it serves what it has after 20 s. A node that is stopped
+// or a majority; reaching nobody, it serves what it has after 20 s. One that began with an
+// empty disk serves then, and says that it is ready only once it votes and no dead node
+// does, or after a minute: whoever replaces one machine after the other waits for that
+// before the next. A node that is stopped
 // or drained (life.go) says so to the others, which makes them the owners of its clients
 // over HTTP, and asks its clients over gRPC to go (spread.go). It serves them until they
 // do. What they published stays until they are back elsewhere (moving.go), and a second

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,7 +45,7 @@ type link struct {
 // life returns how this node goes.
 func (l *link) life(n *Node, clients *grpcapi.Server, persistent *raftstore.Store, ephemeral *distro.Store) *life {
 	r := n.registry
-	r.reached = l.reached(persistent)
+	r.reached, r.elected = l.reached(persistent), elected(persistent)
 	return &life{
 		registry: r, log: n.log.With("component", "life"), timeout: n.cfg.ShutdownTimeout, leaveCh: make(chan struct{}),
 		spread: newSpread(clients, l.places, r.draining.Load, n.cfg.MoveRate),
@@ -121,6 +122,40 @@ func (l *link) reached(persistent *raftstore.Store) func() error {
 	}
 }
 
+// voteTimeout is how long a node that has everything waits for its vote. It takes some
+// seconds, or half a minute when it gets that of one that failed.
+const voteTimeout = time.Minute
+
+// elected returns a function that says whether a node that came with an empty disk still
+// waits for its vote, or for the removal of the one whose place it took. Whoever replaces
+// nodes one after the other goes on when this one says that it is ready: the next one that
+// goes could take the majority along for good.
+func elected(persistent *raftstore.Store) func() error {
+	var once atomic.Bool
+	var mu sync.Mutex
+	var begin time.Time // when it was first asked
+	return func() error {
+		if once.Load() {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if begin.IsZero() {
+			begin = time.Now()
+		}
+		if time.Since(begin) < voteTimeout {
+			switch awaitsVote, lacksVoter := persistent.Electorate(); {
+			case awaitsVote:
+				return fmt.Errorf("%w: it has no vote yet, and the end of another node may take the majority along", consistency.ErrNotReady)
+			case lacksVoter:
+				return fmt.Errorf("%w: a node that votes is dead, and the end of another one may take the majority along", consistency.ErrNotReady)
+			}
+		}
+		once.Store(true)
+		return nil
+	}
+}
+
 // ofSeveral returns how the node goes; an error on one that is alone.
 func (n *Node) ofSeveral() (httpapi.Life, error) {
 	if n.life == nil {
@@ -143,7 +178,7 @@ func (l *link) configure(cfg *raftstore.Config) {
 			out = append(out, raftstore.Peer{
 				Name: m.Name, ID: state.GetRaftId(), Addr: net.JoinHostPort(m.IP, strconv.Itoa(m.RaftPort)),
 				Expect: int(state.GetExpect()), HasState: state.GetHasState(), Cluster: state.GetCluster(),
-				Alive: !m.Leaving, Version: state.GetVersion(),
+				Alive: !m.Leaving, Version: state.GetVersion(), Names: state.GetNames(),
 			})
 		}
 		return out
@@ -299,8 +334,14 @@ func (n *Node) state(s raftstore.State, ephemeral *distro.Store, buckets bool, v
 			holdings[k].Buckets = ephemeral.Buckets(o.Node, o.Boot)
 		}
 	}
+	names := make(map[string]string)
+	for _, server := range s.Servers {
+		if server.Name != "" {
+			names[server.ID] = server.Name
+		}
+	}
 	return &wire.StateReply{
-		Holdings: holdings, Ready: n.registry.Wanted() == nil, Connections: int32(n.registry.staying()),
+		Holdings: holdings, Names: names, Ready: n.registry.Wanted() == nil, Connections: int32(n.registry.staying()),
 		Node: s.Node, RaftId: s.ID, RaftAddr: s.Addr, Cluster: s.Cluster, Expect: int32(s.Expect), HasState: s.HasState,
 		Role: string(s.Role), Voter: s.Voter, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
 		Leader: s.LeaderName, Version: version, Stale: s.Stale, ReadOnly: errorText(s.ReadOnly), Refused: errorText(s.Refused),

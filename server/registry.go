@@ -52,6 +52,9 @@ type Registry struct {
 	// reached returns why this node cannot know yet what the others have; nil once it
 	// can.
 	reached func() error
+	// elected returns why this node is not yet to be counted on by who stops others; nil
+	// once it is.
+	elected func() error
 	// consistent waits until this node shows every persistent write that any node has
 	// acknowledged. Writes that depend on what is there wait for it first: else one
 	// through another node than the last might find nothing to change.
@@ -81,6 +84,7 @@ func newRegistry(cfg Config, router *consistency.Router, log *slog.Logger, reg p
 		consistent:    func(context.Context) error { return nil },
 		subscriptions: func() int { return 0 }, connections: func() int { return 0 }, staying: func() int { return 0 },
 		reached:   func() error { return nil },
+		elected:   func() error { return nil },
 		connected: func() []naming.Client { return nil }, owner: func(string) string { return "" },
 		pushes: func(bool) {}, populated: func(naming.ServiceKey) {}, started: time.Now(),
 		cleanCh: make(chan func(context.Context), cleanQueue),
@@ -162,12 +166,15 @@ func (r *Registry) Idle(k naming.ServiceKey) {
 func (r *Registry) Ready() error { return errors.Join(r.router.Ready(), r.reached()) }
 
 // Wanted returns nil if clients should come to this node, else the reason why not. A
-// node that is drained serves whoever is there all the same.
+// node that is drained, or waits for its vote, serves whoever is there all the same.
 func (r *Registry) Wanted() error {
 	if r.draining.Load() || r.stopping.Load() {
 		return errDraining
 	}
-	return r.Ready()
+	if err := r.Ready(); err != nil {
+		return err
+	}
+	return r.elected()
 }
 
 var errDraining = errors.New("draining: this node takes no new clients")

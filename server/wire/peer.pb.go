@@ -458,12 +458,13 @@ type StateReply struct {
 	Version       string                 `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
 	Holdings      []*Holding             `protobuf:"bytes,14,rep,name=holdings,proto3" json:"holdings,omitempty"`
 	Ready         bool                   `protobuf:"varint,15,opt,name=ready,proto3" json:"ready,omitempty"`
-	Stale         bool                   `protobuf:"varint,16,opt,name=stale,proto3" json:"stale,omitempty"`                      // persistent data is as it was before the start
-	ReadOnly      string                 `protobuf:"bytes,17,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // why the disk takes no persistent data; empty when it does
-	Refused       string                 `protobuf:"bytes,18,opt,name=refused,proto3" json:"refused,omitempty"`                   // why the node takes no part in persistent data; empty when it does
-	Connections   int32                  `protobuf:"varint,19,opt,name=connections,proto3" json:"connections,omitempty"`          // of clients over gRPC that stay
-	Load          float64                `protobuf:"fixed64,20,opt,name=load,proto3" json:"load,omitempty"`                       // average of a minute
-	Cpu           float64                `protobuf:"fixed64,21,opt,name=cpu,proto3" json:"cpu,omitempty"`                         // used share of all processors
+	Stale         bool                   `protobuf:"varint,16,opt,name=stale,proto3" json:"stale,omitempty"`                                                                          // persistent data is as it was before the start
+	ReadOnly      string                 `protobuf:"bytes,17,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`                                                     // why the disk takes no persistent data; empty when it does
+	Refused       string                 `protobuf:"bytes,18,opt,name=refused,proto3" json:"refused,omitempty"`                                                                       // why the node takes no part in persistent data; empty when it does
+	Connections   int32                  `protobuf:"varint,19,opt,name=connections,proto3" json:"connections,omitempty"`                                                              // of clients over gRPC that stay
+	Load          float64                `protobuf:"fixed64,20,opt,name=load,proto3" json:"load,omitempty"`                                                                           // average of a minute
+	Cpu           float64                `protobuf:"fixed64,21,opt,name=cpu,proto3" json:"cpu,omitempty"`                                                                             // used share of all processors
+	Names         map[string]string      `protobuf:"bytes,22,rep,name=names,proto3" json:"names,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of Raft's servers, by id, as far as this node remembers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +644,13 @@ func (x *StateReply) GetCpu() float64 {
 		return x.Cpu
 	}
 	return 0
+}
+
+func (x *StateReply) GetNames() map[string]string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
 }
 
 // ReloadRequest asks a node to send clients to another one.
@@ -1996,7 +2004,7 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\n" +
 	"contact_ms\x18\x03 \x01(\x12R\tcontactMs\"(\n" +
 	"\fStateRequest\x12\x18\n" +
-	"\abuckets\x18\x01 \x01(\bR\abuckets\"\xbb\x04\n" +
+	"\abuckets\x18\x01 \x01(\bR\abuckets\"\xb4\x05\n" +
 	"\n" +
 	"StateReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
@@ -2021,7 +2029,12 @@ const file_server_wire_peer_proto_rawDesc = "" +
 	"\arefused\x18\x12 \x01(\tR\arefused\x12 \n" +
 	"\vconnections\x18\x13 \x01(\x05R\vconnections\x12\x12\n" +
 	"\x04load\x18\x14 \x01(\x01R\x04load\x12\x10\n" +
-	"\x03cpu\x18\x15 \x01(\x01R\x03cpu\"?\n" +
+	"\x03cpu\x18\x15 \x01(\x01R\x03cpu\x12=\n" +
+	"\x05names\x18\x16 \x03(\v2'.rollcall.peer.v1.StateReply.NamesEntryR\x05names\x1a8\n" +
+	"\n" +
+	"NamesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"?\n" +
 	"\rReloadRequest\x12\x12\n" +
 	"\x04keep\x18\x01 \x01(\x05R\x04keep\x12\x1a\n" +
 	"\bredirect\x18\x02 \x01(\tR\bredirect\"#\n" +
@@ -2124,7 +2137,7 @@ func file_server_wire_peer_proto_rawDescGZIP() []byte {
 	return file_server_wire_peer_proto_rawDescData
 }
 
-var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_server_wire_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_server_wire_peer_proto_goTypes = []any{
 	(*WriteRequest)(nil),       // 0: rollcall.peer.v1.WriteRequest
 	(*WriteReply)(nil),         // 1: rollcall.peer.v1.WriteReply
@@ -2159,31 +2172,33 @@ var file_server_wire_peer_proto_goTypes = []any{
 	(*RemoveReply)(nil),        // 30: rollcall.peer.v1.RemoveReply
 	(*RestoreChunk)(nil),       // 31: rollcall.peer.v1.RestoreChunk
 	(*RestoreReply)(nil),       // 32: rollcall.peer.v1.RestoreReply
-	nil,                        // 33: rollcall.peer.v1.PeerInstance.MetadataEntry
+	nil,                        // 33: rollcall.peer.v1.StateReply.NamesEntry
+	nil,                        // 34: rollcall.peer.v1.PeerInstance.MetadataEntry
 }
 var file_server_wire_peer_proto_depIdxs = []int32{
 	26, // 0: rollcall.peer.v1.WriteReply.fault:type_name -> rollcall.peer.v1.Fault
 	0,  // 1: rollcall.peer.v1.WritesRequest.writes:type_name -> rollcall.peer.v1.WriteRequest
 	1,  // 2: rollcall.peer.v1.WritesReply.writes:type_name -> rollcall.peer.v1.WriteReply
 	28, // 3: rollcall.peer.v1.StateReply.holdings:type_name -> rollcall.peer.v1.Holding
-	24, // 4: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
-	25, // 5: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
-	24, // 6: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
-	15, // 7: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
-	24, // 8: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
-	25, // 9: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
-	15, // 10: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
-	19, // 11: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
-	24, // 12: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
-	24, // 13: rollcall.peer.v1.SubscribersRequest.service:type_name -> rollcall.peer.v1.PeerService
-	23, // 14: rollcall.peer.v1.SubscribersReply.subscribers:type_name -> rollcall.peer.v1.PeerSubscriber
-	33, // 15: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
-	27, // 16: rollcall.peer.v1.Fault.invalid:type_name -> rollcall.peer.v1.Invalid
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	33, // 4: rollcall.peer.v1.StateReply.names:type_name -> rollcall.peer.v1.StateReply.NamesEntry
+	24, // 5: rollcall.peer.v1.RegisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	25, // 6: rollcall.peer.v1.RegisterRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	24, // 7: rollcall.peer.v1.DeregisterRequest.service:type_name -> rollcall.peer.v1.PeerService
+	15, // 8: rollcall.peer.v1.OwnedReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	24, // 9: rollcall.peer.v1.BeatRequest.service:type_name -> rollcall.peer.v1.PeerService
+	25, // 10: rollcall.peer.v1.BeatRequest.instance:type_name -> rollcall.peer.v1.PeerInstance
+	15, // 11: rollcall.peer.v1.BeatReply.change:type_name -> rollcall.peer.v1.ChangeReply
+	19, // 12: rollcall.peer.v1.RenewRequest.renewals:type_name -> rollcall.peer.v1.Renewal
+	24, // 13: rollcall.peer.v1.Renewal.service:type_name -> rollcall.peer.v1.PeerService
+	24, // 14: rollcall.peer.v1.SubscribersRequest.service:type_name -> rollcall.peer.v1.PeerService
+	23, // 15: rollcall.peer.v1.SubscribersReply.subscribers:type_name -> rollcall.peer.v1.PeerSubscriber
+	34, // 16: rollcall.peer.v1.PeerInstance.metadata:type_name -> rollcall.peer.v1.PeerInstance.MetadataEntry
+	27, // 17: rollcall.peer.v1.Fault.invalid:type_name -> rollcall.peer.v1.Invalid
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_server_wire_peer_proto_init() }
@@ -2197,7 +2212,7 @@ func file_server_wire_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_wire_peer_proto_rawDesc), len(file_server_wire_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
