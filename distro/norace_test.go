@@ -3,4 +3,4 @@
 package distro
 
 // seedsByDefault is how many seeds the simulator runs.
-const seedsByDefault = 400
+const seedsByDefault = 200
