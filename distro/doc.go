@@ -123,9 +123,9 @@
 // came back during it; for a leader too, while there is a node that it does not hear: it
 // may be cut off again; and 10 s longer when a node that was waited for is proven dead, as
 // its clients are on their way. A deletion that a client has asked for is never held back.
-// For 30 s after a pause it concludes nothing about others. A node that nobody hears from, though it may be
-// there for somebody, keeps the others from taking clients to be silent for 3 min,
-// and for longer where there is no contact with a leader.
+// For 30 s after a pause it concludes nothing about others. A node that nobody hears
+// from, though it may be there for somebody, keeps the others from taking clients to be
+// silent for 3 min, and for longer where there is no contact with a leader.
 //
 // # Goroutines
 //

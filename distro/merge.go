@@ -381,14 +381,14 @@ func (c *core) settle() {
 	if len(c.held) == 0 || !c.settled() {
 		return
 	}
-	unheard := c.lacks(c.settledAt) || !c.contact() && !c.mayExpire()
+	elsewhere := c.lacks(c.settledAt) || !c.contact() && !c.mayExpire() // perhaps
 	all := c.held
 	c.held = nil
 	for _, h := range all {
 		own := h.owner == c.self.origin
 		switch {
 		case h.e.tombstone:
-		case own && unheard:
+		case own && elsewhere:
 			c.held = append(c.held, h)
 		case own:
 			if h.e.instance == h.was { // else it was published again

@@ -45,9 +45,9 @@
 // has failed for six times that. A server is removed when it was away for DeadAfter,
 // or when a healthy node has its name or its address; never so that fewer than three
 // would remain. A leader that began with an empty disk has the names of servers that it
-// never saw from its peers. What raft-autopilot knows as servers is Raft's configuration; the
-// membership only says who is alive. With a view that is empty for a moment it would
-// else remove servers that live.
+// never saw from its peers. What raft-autopilot knows as servers is Raft's
+// configuration; the membership only says who is alive. With a view that is empty for a
+// moment it would else remove servers that live.
 //
 // # Timings
 //

@@ -1,6 +1,7 @@
 // Package wire is the one message of the gRPC protocol, for clients that send any
 // bytes. It is encoded by hand: the official Go SDK registers the same protobuf names
-// as the server does, and one process cannot hold both.
+// as the server does, and one process cannot hold both; and the server's own reader is
+// what these clients judge.
 package wire
 
 import (
