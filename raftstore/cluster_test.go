@@ -74,7 +74,7 @@ func newCluster(t testing.TB, tune func(*Config)) *cluster {
 // fast are timings for tests that wait for elections.
 func fast(cfg *Config) {
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = 200*time.Millisecond, 200*time.Millisecond
-	cfg.LeaseTimeout, cfg.SoloTimeout = 100*time.Millisecond, 100*time.Millisecond
+	cfg.LeaseTimeout, cfg.SoloTimeout = 160*time.Millisecond, 160*time.Millisecond
 	cfg.PeersInterval, cfg.BootstrapWait = 20*time.Millisecond, 40*time.Millisecond
 	cfg.PilotInterval, cfg.PromoteAfter = 20*time.Millisecond, 20*time.Millisecond
 }

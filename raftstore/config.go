@@ -46,7 +46,8 @@ type Config struct {
 	Changed func()
 
 	// HeartbeatTimeout and ElectionTimeout hold while other nodes vote: without a
-	// leader's word for between one and two of the first, a node calls for votes.
+	// leader's word for between one and two of the first, a node calls for votes. A
+	// leader says something every fifth to two fifths of it.
 	HeartbeatTimeout time.Duration
 	ElectionTimeout  time.Duration
 	LeaseTimeout     time.Duration // a leader that hears no majority for so long steps down
@@ -82,8 +83,8 @@ func DefaultConfig() Config {
 		Expect:           1,
 		HeartbeatTimeout: 500 * time.Millisecond,
 		ElectionTimeout:  500 * time.Millisecond,
-		LeaseTimeout:     250 * time.Millisecond,
-		SoloTimeout:      250 * time.Millisecond,
+		LeaseTimeout:     400 * time.Millisecond,
+		SoloTimeout:      400 * time.Millisecond,
 		SnapshotBytes:    16 << 20,
 		TrailingLogs:     1024,
 		LeaderWait:       2250 * time.Millisecond, // an election takes 0.6 to 1.3 s
@@ -126,6 +127,7 @@ func (c Config) Validate() error {
 		check(t.value >= 5*time.Millisecond, "the %s is %s, it must be 5ms or more", t.name, t.value)
 	}
 	check(c.ElectionTimeout >= c.HeartbeatTimeout, "the election timeout is shorter than the heartbeat timeout")
+	check(c.LeaseTimeout > leadFactor*c.HeartbeatTimeout/5, "the lease timeout is not longer than a leader may take between two heartbeats, %s", leadFactor*c.HeartbeatTimeout/5)
 	check(c.LeaseTimeout <= c.HeartbeatTimeout, "the lease timeout is longer than the heartbeat timeout")
 	check(c.SoloTimeout >= c.LeaseTimeout, "the solo timeout is shorter than the lease timeout")
 	check(c.SoloTimeout < c.HeartbeatTimeout, "the solo timeout is not shorter than the heartbeat timeout")

@@ -17,6 +17,7 @@ func TestConfig_Validate(t *testing.T) {
 		"the heartbeat timeout is 0s, it must be 5ms or more":        func(c *Config) { c.HeartbeatTimeout = 0 },
 		"the lease timeout is -1ms":                                  func(c *Config) { c.LeaseTimeout = -time.Millisecond },
 		"the election timeout is shorter than the heartbeat timeout": func(c *Config) { c.ElectionTimeout = 300 * time.Millisecond },
+		"between two heartbeats, 200ms":                              func(c *Config) { c.LeaseTimeout = 200 * time.Millisecond },
 		"the lease timeout is longer than the heartbeat timeout":     func(c *Config) { c.LeaseTimeout = time.Second },
 		"the solo timeout is shorter than the lease timeout":         func(c *Config) { c.SoloTimeout = 100 * time.Millisecond },
 		"the solo timeout is not shorter than the heartbeat timeout": func(c *Config) { c.SoloTimeout = 500 * time.Millisecond },

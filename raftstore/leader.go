@@ -26,10 +26,10 @@ type leader struct {
 // watchLeader keeps what is known of the leader, and the timings, up to date. It
 // reads the state anew at each observation, so dropped ones do no harm.
 func (s *Store) watchLeader(observationCh <-chan raft.Observation) {
-	solo := false
+	var place standing
 	for {
 		s.noteLeader()
-		solo = s.adjustTimings(solo)
+		place = s.adjustTimings(place)
 		select {
 		case <-observationCh:
 		case <-s.viewedCh:
@@ -77,23 +77,40 @@ func (s *Store) changed() {
 	}
 }
 
-// adjustTimings gives the only voter its shorter timeouts and takes them away when
-// there are others. A follower's shorter timeout takes effect at once: so the
-// only voter of a fresh start leads within milliseconds rather than timeouts.
-func (s *Store) adjustTimings(was bool) (solo bool) {
-	voters := s.voters()
-	if solo = len(voters) == 1 && voters[0] == s.id; solo == was {
-		return solo
-	}
-	s.setTimings(solo)
-	return solo
+// standing is what the timings depend on.
+type standing struct {
+	solo  bool // the only voter
+	leads bool // or did, and has heard of no other leader since
 }
 
-func (s *Store) setTimings(solo bool) {
+// leadFactor is how much longer a leader's timeouts are: it sends a heartbeat in a tenth
+// to a fifth of its own.
+const leadFactor = 2
+
+// adjustTimings gives the only voter its shorter timeouts and takes them away when
+// there are others. A follower's shorter timeout takes effect at once: so the
+// only voter of a fresh start leads within milliseconds rather than timeouts. For the
+// same reason one that does not lead any more keeps the longer ones until another leads:
+// it may have lost its place because it hangs, and shall not be the first to ask for
+// votes.
+func (s *Store) adjustTimings(was standing) standing {
+	voters := s.voters()
+	l, _ := s.currentLeader()
+	now := standing{solo: len(voters) == 1 && voters[0] == s.id, leads: l.self || was.leads && l.id == ""}
+	if now != was {
+		s.setTimings(now)
+	}
+	return now
+}
+
+func (s *Store) setTimings(place standing) {
 	c := s.raft.ReloadableConfig()
 	c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.HeartbeatTimeout, s.cfg.ElectionTimeout
-	if solo {
+	switch {
+	case place.solo:
 		c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.SoloTimeout, s.cfg.SoloTimeout
+	case place.leads:
+		c.HeartbeatTimeout, c.ElectionTimeout = leadFactor*c.HeartbeatTimeout, leadFactor*c.ElectionTimeout
 	}
 	if err := s.raft.ReloadConfig(c); err != nil {
 		s.log.Error("raft refuses its timings", "err", err)

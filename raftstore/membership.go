@@ -312,8 +312,8 @@ func (s *Store) beginTogether() {
 	s.log.Info("raft begins with the expected nodes", "peers", list(names))
 	s.changed()
 	s.PeersChanged()
-	s.setTimings(true) // a shortened timeout makes the library look for a leader at once
-	s.setTimings(false)
+	s.setTimings(standing{solo: true}) // a shortened timeout makes the library look for a leader at once
+	s.setTimings(standing{})
 }
 
 // nameCluster commits a name for the nodes that share the data.

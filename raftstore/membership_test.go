@@ -89,7 +89,7 @@ func TestMembership_OneNodeGrowsToSix(t *testing.T) {
 	}
 	c.awaitReady()
 	c.same()
-	require.Equal(t, first.cfg.HeartbeatTimeout, first.raft.ReloadableConfig().HeartbeatTimeout)
+	require.Equal(t, leadFactor*first.cfg.HeartbeatTimeout, first.raft.ReloadableConfig().HeartbeatTimeout)
 	require.NoError(t, c.publish(c.node("n6"), publication(service(99), host(1))))
 	c.same()
 	for _, s := range c.leader().State().Servers {

@@ -253,6 +253,7 @@ func (s *Store) startLocked() error {
 	conf.LeaderLeaseTimeout = s.cfg.LeaseTimeout
 	conf.MaxAppendEntries = maxAppendEntries
 	conf.SnapshotThreshold = math.MaxUint64 // takeSnapshots does it
+	conf.CommitTimeout = commitRepeat
 	conf.TrailingLogs = s.cfg.TrailingLogs
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true

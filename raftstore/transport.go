@@ -27,8 +27,12 @@ const (
 	greetingWait  = 10 * time.Second
 	dialTimeout   = 3 * time.Second
 	// commitDelay is how long the next entry may take to tell a follower how far the
-	// log is committed, before that is told without an entry.
-	commitDelay = time.Millisecond
+	// log is committed, before that is told without an entry; commitRetry is when it is
+	// told again to one that has not got the entries yet. The library tells it too, in
+	// commitRepeat to twice that, and sends again then what a broken connection lost.
+	commitDelay  = time.Millisecond
+	commitRetry  = 10 * time.Millisecond
+	commitRepeat = 250 * time.Millisecond
 )
 
 // readdressed is a transport that finds a server by its id. It sends nothing while
@@ -64,8 +68,10 @@ func (t *readdressed) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddr
 	p.ctx, p.cancel = context.WithCancel(t.s.ctx)
 	t.s.wg.Go(p.relay)
 	t.s.wg.Go(func() {
-		p.tellCommits(func(args *raft.AppendEntriesRequest) {
-			_ = t.Transport.AppendEntries(id, t.address(id, to), args, new(raft.AppendEntriesResponse))
+		p.tellCommits(func(args *raft.AppendEntriesRequest) bool {
+			resp := new(raft.AppendEntriesResponse)
+			err := t.Transport.AppendEntries(id, t.address(id, to), args, resp)
+			return err != nil || resp.Success || resp.Term > args.Term
 		})
 	})
 	return p, nil
@@ -136,27 +142,30 @@ func (p *pipeline) Close() error {
 
 // tellCommits sends what the library sends when nothing was written for a while: no
 // entries, and how far the log is committed of what the follower has been sent. It
-// goes beside the pipeline, so it waits behind nothing; one that comes before the
-// entries is refused by the follower, which does no harm.
-func (p *pipeline) tellCommits(send func(*raft.AppendEntriesRequest)) {
+// goes beside the pipeline, so it waits behind nothing. When it comes before the entries
+// the follower refuses it, and send returns false: it is sent again.
+func (p *pipeline) tellCommits(send func(*raft.AppendEntriesRequest) (done bool)) {
 	var told uint64
+	delay := commitDelay
 	for p.s.fsm.index.wait(p.ctx, told+1, p.s.stopCh) == nil {
 		select {
-		case <-time.After(commitDelay):
+		case <-time.After(delay):
 		case <-p.ctx.Done():
 			return
 		}
 		commit := p.s.raft.CommitIndex() // read before the check that it is of our term
-		told = max(commit, p.s.fsm.index.load())
+		index := max(commit, p.s.fsm.index.load())
 		next := p.sent.Load()
-		if next == nil || p.s.raft.State() != raft.Leader || p.s.raft.CurrentTerm() != next.Term || p.s.stalled() != nil {
-			continue
-		}
-		if commit = min(commit, next.PrevLogEntry); commit > next.LeaderCommitIndex {
+		leads := next != nil && p.s.raft.State() == raft.Leader && p.s.raft.CurrentTerm() == next.Term && p.s.stalled() == nil
+		if leads && min(commit, next.PrevLogEntry) > next.LeaderCommitIndex {
 			args := *next
-			args.LeaderCommitIndex = commit
-			send(&args)
+			args.LeaderCommitIndex = min(commit, next.PrevLogEntry)
+			if !send(&args) {
+				delay = commitRetry
+				continue
+			}
 		}
+		told, delay = index, commitDelay
 	}
 }
 

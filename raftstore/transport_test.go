@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -253,4 +254,74 @@ func TestPipeline_EndsWithARefusal(t *testing.T) {
 		require.NoError(t, p.Close()) // lets the sender go
 		require.Fail(t, "an entry waits for ever")
 	}
+}
+
+// What overtakes its entries is refused; the follower would else hear of the commit
+// when the library says it.
+func TestPipeline_TellsACommitAgainThatWasRefused(t *testing.T) {
+	s := ready(t, start(t, testConfig(t.TempDir())))
+	require.NoError(t, s.Publish(t.Context(), publication(service(1), host(1))))
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &pipeline{s: s, ctx: ctx, cancel: cancel}
+	commit := s.raft.CommitIndex()
+	p.sent.Store(&raft.AppendEntriesRequest{Term: s.raft.CurrentTerm(), PrevLogEntry: commit, LeaderCommitIndex: commit - 1})
+	sentCh, answerCh := make(chan uint64), make(chan bool)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		p.tellCommits(func(args *raft.AppendEntriesRequest) bool {
+			sentCh <- args.LeaderCommitIndex
+			return <-answerCh
+		})
+	})
+	for _, taken := range []bool{false, false, true} {
+		require.Equal(t, commit, <-sentCh)
+		answerCh <- taken
+	}
+	select {
+	case <-sentCh:
+		t.Fatal("told once more, after it was taken")
+	case <-time.After(5 * commitRetry):
+	}
+	p.sent.Store(&raft.AppendEntriesRequest{Term: s.raft.CurrentTerm(), PrevLogEntry: commit + 1, LeaderCommitIndex: commit})
+	require.NoError(t, s.Publish(t.Context(), publication(service(2), host(1))))
+	require.Equal(t, commit+1, <-sentCh)
+	cancel()
+	answerCh <- true
+	wg.Wait()
+}
+
+// A leader that leads no more keeps its patience until another one leads: it may hang.
+func TestStore_ALeaderBeatsLessOften(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	old := c.leader()
+	timeout := func(n *node) time.Duration { return n.raft.ReloadableConfig().HeartbeatTimeout }
+	check := func() {
+		t.Helper()
+		c.eventually(func() bool {
+			for _, n := range c.running() {
+				want := n.cfg.HeartbeatTimeout
+				if n == c.leader() {
+					want *= leadFactor
+				}
+				if timeout(n) != want {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	check()
+	require.NoError(t, old.StepDown())
+	c.eventually(func() bool { return c.leader() != old })
+	check()
+
+	old = c.leader()
+	for _, n := range c.running() {
+		if n != old {
+			c.kill(n.name)
+		}
+	}
+	c.eventually(func() bool { return old.raft.State() != raft.Leader })
+	<-time.After(3 * old.cfg.HeartbeatTimeout)
+	require.Equal(t, leadFactor*old.cfg.HeartbeatTimeout, timeout(old))
 }

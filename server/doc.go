@@ -15,10 +15,10 @@
 //   - the sweeper runs what is due at a time: expiry of heartbeats, removal after
 //     lost connections, cleaning. It never waits for disk or network.
 //   - the cleaner makes the persistent writes that time calls for.
-//   - of a node that has others: one that asks each of them for its state when the
-//     membership changes and twice a second (the roster), one that hands on heartbeats
-//     and one for each message of them, and the library's for the calls of the peer
-//     service.
+//   - of a node that has others: one that asks each of them for its state each second,
+//     when the membership changes and when a client is lost (the roster), one that hands
+//     on heartbeats and one for each message of them, and the library's for the calls of
+//     the peer service.
 //   - of a node that has others also: one that has clients go elsewhere (spread), and
 //     one for each call with writes to the leader (outbox), four at most.
 //   - with --pprof, one that serves profiles, and the library's for its connections.

@@ -278,7 +278,7 @@ func (n *Node) serveNodes(l *link, persistent *raftstore.Store, ephemeral *distr
 		// be unable to say so.
 		mayExpire:  func() bool { return l.roster.reached() && ephemeral.MayExpire() },
 		led:        led(persistent),
-		heardSince: l.roster.heardSince,
+		heardSince: l.roster.heardSince, askAll: l.roster.wake,
 		await: func(ctx context.Context, m *wire.ChangeReply) error {
 			return ephemeral.Await(ctx, distro.Mark{Node: m.GetNode(), Boot: m.GetBoot(), Seq: m.GetSeq()})
 		},

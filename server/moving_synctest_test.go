@@ -118,7 +118,7 @@ func TestConnectionLost_IsBelievedOnceAllNodesWereHeard(t *testing.T) {
 	}{
 		"at once":            {heard: 300 * ms, gone: 500 * ms},
 		"soon":               {heard: 1200 * ms, gone: 1300 * ms},
-		"never, most here":   {heard: time.Hour, gone: 2500 * ms},
+		"never, most here":   {heard: time.Hour, gone: 3100 * ms},
 		"never, most beyond": {heard: time.Hour, cutOff: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,8 @@ type ownership struct {
 	// heardSince tells whether all nodes that are alive have answered a question that
 	// was asked since.
 	heardSince func(time.Time) bool
+	// askAll has all nodes asked soon, for heardSince.
+	askAll func()
 	// await returns when this node shows what the mark stands for.
 	await func(ctx context.Context, mark *wire.ChangeReply) error
 	ask   func(ctx context.Context, node, method string, request, reply proto.Message) error
@@ -62,6 +64,13 @@ func (o *ownership) cutOff() bool { return !o.calm() && o.led != nil && !o.led()
 
 // heard tells whether no node has become silent since.
 func (o *ownership) heard(since time.Time) bool { return o.heardSince == nil || o.heardSince(since) }
+
+// hear has all nodes asked soon, for heard.
+func (o *ownership) hear() {
+	if o.askAll != nil {
+		o.askAll()
+	}
+}
 
 // changeReply is the answer of an owner to a change.
 type changeReply interface {
@@ -114,7 +123,8 @@ func (o *ownership) beat(ctx context.Context, node string, svc naming.ServiceKey
 // clients, many in one message.
 type renewals struct {
 	*ownership
-	heard func(beatKey, time.Duration) // takes one that has become this node's
+	heard  func(beatKey, time.Duration) // takes one that has become this node's
+	wakeCh chan struct{}                // told when something is pending
 
 	mu      sync.Mutex
 	pending map[beatKey]time.Time
@@ -127,7 +137,7 @@ const (
 )
 
 func newRenewals(o *ownership, heard func(beatKey, time.Duration)) *renewals {
-	return &renewals{ownership: o, heard: heard, pending: make(map[beatKey]time.Time), busy: make(map[string]bool)}
+	return &renewals{ownership: o, heard: heard, wakeCh: make(chan struct{}, 1), pending: make(map[beatKey]time.Time), busy: make(map[string]bool)}
 }
 
 // add notes a heartbeat of now. It does not block.
@@ -135,20 +145,32 @@ func (r *renewals) add(k beatKey) {
 	r.mu.Lock()
 	r.pending[k] = time.Now()
 	r.mu.Unlock()
+	r.wake()
 }
 
-// run sends what has come together, until ctx ends; then it waits for the messages
-// that are under way.
+// wake has what is pending sent. It does not block.
+func (r *renewals) wake() {
+	select {
+	case r.wakeCh <- struct{}{}:
+	default:
+	}
+}
+
+// run sends what has come together for renewEvery, until ctx ends; then it waits for
+// the messages that are under way.
 func (r *renewals) run(ctx context.Context) {
 	var sends sync.WaitGroup
 	defer sends.Wait()
-	ticker := time.NewTicker(renewEvery)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-r.wakeCh:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(renewEvery):
 		}
 		for node, keys := range r.take() {
 			sends.Go(func() { r.send(ctx, node, keys) })
@@ -200,13 +222,15 @@ func (r *renewals) send(ctx context.Context, node string, keys map[beatKey]time.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, node)
-	if err == nil {
-		return
-	}
-	for k, at := range keys {
-		if _, later := r.pending[k]; !later {
-			r.pending[k] = at
+	if err != nil {
+		for k, at := range keys {
+			if _, later := r.pending[k]; !later {
+				r.pending[k] = at
+			}
 		}
+	}
+	if len(r.pending) > 0 {
+		r.wake()
 	}
 }
 

@@ -55,7 +55,7 @@ const peerServiceName = "rollcall.peer.v1.Peer"
 func newPeerService(l net.Listener, store leading, registry *Registry, mark func() *wire.ChangeReply, state func(buckets bool) *wire.StateReply, log *slog.Logger) *peerService {
 	s := &peerService{
 		listener: l, store: store, registry: registry, mark: mark, state: state,
-		log: log.With("component", "peer"), grpc: grpc.NewServer(grpc.WaitForHandlers(true)),
+		log: log.With("component", "peer"), grpc: grpc.NewServer(grpc.WaitForHandlers(true), grpc.StaticStreamWindowSize(peerWindow), grpc.StaticConnWindowSize(peerWindow)),
 	}
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: peerServiceName, HandlerType: (*any)(nil),
@@ -308,6 +308,7 @@ func (p *peers) conn(address string) (*grpc.ClientConn, error) {
 		return nil, consistency.ErrClosed
 	}
 	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(peerWindow), grpc.WithStaticConnWindowSize(peerWindow),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: redialTimeout}))
 	if err != nil {
 		return nil, err
@@ -322,6 +323,10 @@ func (p *peers) conn(address string) (*grpc.ClientConn, error) {
 //
 //nolint:gochecknoglobals // a constant
 var redial = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
+
+// peerWindow is how many bytes a node takes of a stream before they are read. The library
+// would find a window out by a ping behind each message, also when nothing happens.
+const peerWindow = 4 << 20
 
 const redialTimeout = 3 * time.Second // of one try
 

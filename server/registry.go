@@ -360,6 +360,7 @@ func (r *Registry) ConnectionLost(publisher string, services []naming.ServiceKey
 	}
 	r.lingering.set(publisher, true)
 	lost := time.Now()
+	r.nodes.hear()
 	r.timers.at(lost.Add(r.cfg.Linger), taskFunc(func(now time.Time) { r.lingerOver(publisher, services, lost, now) }))
 }
 

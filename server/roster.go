@@ -34,15 +34,15 @@ type roster struct {
 // mute is a node that is alive and does not answer.
 type mute struct {
 	since  time.Time // when the first question without an answer was asked
+	asked  time.Time // when the last one was
 	logged bool
 }
 
-// rosterEvery is how often every other node is asked, and rosterTimeout how long it
-// may take to answer.
 const (
-	rosterEvery   = 500 * time.Millisecond
-	rosterTimeout = time.Second
-	rosterFresh   = 2 * time.Second
+	rosterEvery   = time.Second            // how often every other node is asked
+	rosterGap     = 100 * time.Millisecond // from a wake to its look, which serves all wakes of that time
+	rosterTimeout = time.Second            // how long an answer may take
+	rosterFresh   = 2500 * time.Millisecond
 	rosterMute    = 5 * time.Second // until it is logged that a node does not answer
 )
 
@@ -66,7 +66,7 @@ func (r *roster) close() error {
 	return nil
 }
 
-// wake asks for a look at once. It does not block.
+// wake asks for a look soon. It does not block.
 func (r *roster) wake() {
 	select {
 	case r.wakeCh <- struct{}{}:
@@ -120,72 +120,63 @@ func (r *roster) run() {
 		case <-r.done:
 			return
 		case <-ticker.C:
+			continue
 		case <-r.wakeCh:
+		}
+		select {
+		case <-r.done:
+			return
+		case <-time.After(rosterGap):
 		}
 	}
 }
 
-// look asks every other node, all at once.
+// look asks every other node, all at once, and returns when all have answered or their
+// time is over.
 func (r *roster) look() {
 	ctx, cancel := context.WithTimeout(context.Background(), rosterTimeout)
 	defer cancel()
 	asked := time.Now()
-	var mu sync.Mutex
-	found := make(map[string]*wire.StateReply)
-	failed := make(map[string]error)
 	var asks sync.WaitGroup
 	for _, node := range r.others() {
 		asks.Go(func() {
 			state, err := r.ask(ctx, node)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				found[node] = state
-			} else {
-				failed[node] = err
+			if r.note(node, asked, state, err) {
+				r.changed()
 			}
 		})
 	}
 	asks.Wait()
-	now := time.Now()
 	r.mu.Lock()
-	r.noteMuteLocked(asked, now, found, failed)
-	for node := range found {
-		r.at[node], r.asked[node] = now, asked
-	}
-	changed := false
-	for node, state := range found {
-		if had := r.states[node]; had == nil || !sameStanding(had, state) {
-			changed = true
-		}
-	}
-	maps.Copy(r.states, found)
-	r.mu.Unlock()
-	if changed {
-		r.changed()
-	}
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.mute, func(_ string, m *mute) bool { return m.asked.Before(asked) }) // who has died is no longer asked
 }
 
-// noteMuteLocked logs who does not answer calls, though membership sees it, and who does
-// again. Who has died is no longer asked.
-func (r *roster) noteMuteLocked(asked, now time.Time, found map[string]*wire.StateReply, failed map[string]error) {
-	maps.DeleteFunc(r.mute, func(node string, m *mute) bool {
-		if m.logged && found[node] != nil {
-			r.log.Info("a node answers calls again", "peer", node, "after", now.Sub(m.since).Round(time.Second))
-		}
-		return failed[node] == nil
-	})
-	for node, err := range failed {
-		m := r.mute[node]
+// note notes what came of a question, and tells whether it is news.
+func (r *roster) note(node string, asked time.Time, state *wire.StateReply, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	m := r.mute[node]
+	if err != nil {
 		if m == nil {
 			m = &mute{since: asked}
 			r.mute[node] = m
 		}
+		m.asked = asked
 		if !m.logged && now.Sub(m.since) >= rosterMute {
 			m.logged = true
 			r.log.Warn("a node is alive and does not answer calls: is its peer port open?", "peer", node, "err", err)
 		}
+		return false
 	}
+	if m != nil && m.logged {
+		r.log.Info("a node answers calls again", "peer", node, "after", now.Sub(m.since).Round(time.Second))
+	}
+	delete(r.mute, node)
+	had := r.states[node]
+	r.states[node], r.at[node], r.asked[node] = state, now, asked
+	return had == nil || !sameStanding(had, state)
 }
 
 // sameStanding tells whether two states differ in nothing but how far the log goes and

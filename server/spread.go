@@ -85,24 +85,24 @@ func (s *spread) stop() {
 
 // run is the goroutine of spread.
 func (s *spread) run() {
-	look := time.NewTicker(spreadEvery)
-	defer look.Stop()
-	drain := time.NewTicker(drainEvery)
-	defer drain.Stop()
+	timer := time.NewTimer(spreadEvery)
+	defer timer.Stop()
 	for {
 		select {
 		case <-s.done:
 			return
-		case <-drain.C:
-			if s.draining() {
-				s.drain(max(s.rate, drainRate) / int(time.Second/drainEvery))
-			}
-		case <-look.C:
-			if !s.draining() && s.rate > 0 {
-				places := s.places()
-				s.last.asked += s.clients.Move(s.surplus(places, time.Now()), toFewest(places))
-			}
+		case <-timer.C:
 		}
+		if s.draining() {
+			s.drain(max(s.rate, drainRate) / int(time.Second/drainEvery))
+			timer.Reset(drainEvery)
+			continue
+		}
+		if s.rate > 0 {
+			places := s.places()
+			s.last.asked += s.clients.Move(s.surplus(places, time.Now()), toFewest(places))
+		}
+		timer.Reset(spreadEvery)
 	}
 }
 

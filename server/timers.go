@@ -24,68 +24,92 @@ type timers struct {
 	start time.Time
 	gap   func(time.Duration) // told when the process was paused, before tasks run
 
+	soonerCh chan struct{} // told when a task came that is due before run wakes
+
 	mu    sync.Mutex
 	slots map[int64][]task // by tick
 	ran   int64            // the last tick that ran
+	next  int64            // the tick that run sleeps until
 }
 
-const tick = 100 * time.Millisecond
+const (
+	tick = 100 * time.Millisecond
+	// restTicks is how many ticks run sleeps at most when nothing is planned: a longer
+	// sleep would hide a longer part of a pause.
+	restTicks = 5
+)
 
 // pauseGap is how much later than planned a tick must run to count as a pause of
 // the process.
 const pauseGap = time.Second
 
 func newTimers(gap func(time.Duration)) *timers {
-	return &timers{start: time.Now(), gap: gap, slots: make(map[int64][]task)}
+	return &timers{start: time.Now(), gap: gap, soonerCh: make(chan struct{}, 1), slots: make(map[int64][]task)}
 }
 
 // at plans a task; it runs up to one tick late and never early.
 func (t *timers) at(when time.Time, what task) {
-	slot := int64((when.Sub(t.start) + tick - 1) / tick)
+	slot := max(t.slot(when), t.slot(time.Now()))
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	slot = max(slot, t.ran+1)
 	t.slots[slot] = append(t.slots[slot], what)
-	t.mu.Unlock()
+	if slot < t.next {
+		t.next = slot
+		select {
+		case t.soonerCh <- struct{}{}:
+		default:
+		}
+	}
 }
+
+// slot returns the first tick that is not before a time.
+func (t *timers) slot(when time.Time) int64 { return int64((when.Sub(t.start) + tick - 1) / tick) }
 
 // run is the sweeper goroutine; it ends when done is closed.
 func (t *timers) run(done <-chan struct{}) {
-	timer := time.NewTimer(tick)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	now := time.Now()
 	for {
-		// Where slots end, not a tick from now: a task whose slot has just ended
-		// would wait another tick.
-		next := t.start.Add(now.Sub(t.start).Truncate(tick) + tick)
+		for _, what := range t.take(now) {
+			what.due(now)
+		}
+		next := t.start.Add(tick * time.Duration(t.until()))
 		timer.Reset(time.Until(next))
 		select {
 		case <-done:
 			return
+		case <-t.soonerCh:
 		case <-timer.C:
 		}
 		now = time.Now()
 		if late := now.Sub(next); late > pauseGap {
 			t.gap(late)
 		}
-		for _, what := range t.take(now) {
-			what.due(now)
-		}
 	}
 }
 
+// take returns the tasks of the ticks that have ended.
 func (t *timers) take(now time.Time) (due []task) {
-	slot := int64(now.Sub(t.start) / tick)
+	ended := int64(now.Sub(t.start) / tick)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.slots) == 0 {
-		t.ran = slot
+	for ; t.ran < ended && len(t.slots) > 0; t.ran++ {
+		due = append(due, t.slots[t.ran+1]...)
+		delete(t.slots, t.ran+1)
 	}
-	for t.ran < slot {
-		t.ran++
-		if tasks, ok := t.slots[t.ran]; ok {
-			due = append(due, tasks...)
-			delete(t.slots, t.ran)
-		}
-	}
+	t.ran = max(t.ran, ended)
 	return due
+}
+
+// until returns the tick to sleep until: the first one with a task, or the end of a rest.
+func (t *timers) until() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next = t.ran + 1
+	for t.next < t.ran+restTicks && t.slots[t.next] == nil {
+		t.next++
+	}
+	return t.next
 }

@@ -93,7 +93,7 @@ func (c *conn) register(setup *wire.ConnectionSetupRequest, agent push.Peer) {
 		c.subscriber = c.server.engine.NewSubscriber(agent, c.server.engine.GRPC(), c.wake)
 		c.services = make(map[naming.ServiceKey]int)
 	}
-	c.silence = time.AfterFunc(c.server.cfg.Idle, c.checkSilence)
+	c.silence = time.AfterFunc(c.server.withOthers(c.server.cfg.Idle), c.checkSilence)
 	close(c.ready)
 	c.server.log.Debug("connection set up", "conn", c.id, "agent", agent.Agent, "app", agent.App, "module", module)
 }
@@ -178,6 +178,18 @@ func (c *conn) subscribed() (*push.Subscriber, error) {
 	return c.subscriber, nil
 }
 
+// silenceStep is the time between two looks at connections that may be silent.
+const silenceStep = 250 * time.Millisecond
+
+// withOthers returns the time until the last such look within d: what a silent connection
+// costs is waking up for it, which many share.
+func (s *Server) withOthers(d time.Duration) time.Duration {
+	if early := (time.Since(s.start) + d) % silenceStep; early < d {
+		d -= early
+	}
+	return d
+}
+
 // checkSilence runs on the connection's timer.
 func (c *conn) checkSilence() {
 	c.mu.Lock()
@@ -191,9 +203,9 @@ func (c *conn) checkSilence() {
 	switch {
 	case c.asked > active && now-c.asked < c.server.cfg.Detect+pauseGap: // and the time to answer is over
 		c.closeLocked(fmt.Sprintf("no answer within %v", c.server.cfg.Detect))
-	case idle < c.server.cfg.Idle:
+	case idle <= c.server.cfg.Idle-silenceStep:
 		c.asked = 0
-		c.silence.Reset(c.server.cfg.Idle - idle)
+		c.silence.Reset(c.server.withOthers(c.server.cfg.Idle - idle))
 	default:
 		c.asked = now
 		c.sendLocked(wire.ClientDetection(c.server.cfg.IP, c.server.seq.Add(1)))

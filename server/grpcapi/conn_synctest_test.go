@@ -356,6 +356,22 @@ func TestConn_WhoDoesNotAnswerIsClosed(t *testing.T) {
 	})
 }
 
+func TestConn_SilentOnesAreAskedTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		pass(10 * ms)
+		first := n.join(t)
+		pass(200 * ms)
+		second := n.join(t)
+		pass(100 * ms)
+		pass(7*time.Second - 310*ms - ms)
+		require.Empty(t, first.messages())
+		require.Empty(t, second.messages())
+		pass(ms)
+		require.Len(t, first.messages(), 1)
+		require.Len(t, second.messages(), 1)
+	})
+}
+
 func TestConn_AnswersThatComeLate(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		c := n.join(t)
