@@ -85,6 +85,7 @@ func TestMisbehaviour_Pushes(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the client waits most of the time
 			node := clienttest.Start(t)
 			cl := dial(t, config(t, node))
 			w := subscribed(t, cl, svc("s"), naming.Filter{})

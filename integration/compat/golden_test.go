@@ -90,8 +90,12 @@ func TestGolden(t *testing.T) {
 				})
 				return
 			}
+			given := os.Getenv("ROLLCALL_TEST_ADDR") != ""
+			if !given {
+				t.Parallel()
+			}
 			t.Run(recording.Version, func(t *testing.T) {
-				if os.Getenv("ROLLCALL_TEST_ADDR") != "" && os.Getenv("ROLLCALL_TEST_OWN") != "1" {
+				if given && os.Getenv("ROLLCALL_TEST_OWN") != "1" {
 					t.Skip("needs a node of its own")
 				}
 				if !g.anyPlayed(recording) {
