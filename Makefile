@@ -96,7 +96,7 @@ test: ## all tests that need no special rights, both modules
 .PHONY: race
 race: ## the same under the race detector, the processes that integration starts too, without the recordings
 	CGO_ENABLED=1 $(GO) list -race -export -deps -test ./... >/dev/null
-	CGO_ENABLED=1 ROLLCALL_SIM_SEEDS=50 $(GO) test -race -vet=off -p 1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
+	CGO_ENABLED=1 $(GO) test -race -vet=off -p 1 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...
 	cd integration && ROLLCALL_RACE=1 CGO_ENABLED=1 $(GO) test -race -vet=off -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) .
 
 # Each story has several processes and hundreds of clients of its own.
