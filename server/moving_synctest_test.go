@@ -129,12 +129,15 @@ func TestConnectionLost_IsBelievedOnceAllNodesWereHeard(t *testing.T) {
 					require.Equal(t, lost, at)
 					return time.Since(lost) >= c.heard
 				}
+				var asked []time.Duration
+				f.nodes.askAll = func() { asked = append(asked, time.Since(lost)) }
 				f.nodes.mayExpire = func() bool { return time.Since(lost) < time.Second || !c.cutOff }
 				f.nodes.led = func() bool { return time.Since(lost) < time.Second || !c.cutOff }
 				require.NoError(t, f.Register(t.Context(), service("a"), "conn1", host("10.0.0.1")))
 				pass(beginsAt)
 				s := tell(f, service("a"))
 				f.ConnectionLost("conn1", []naming.ServiceKey{service("a")}, false)
+				require.Equal(t, []time.Duration{0}, asked, "all nodes, without waiting for the next time")
 				pass(time.Minute)
 				if c.gone == 0 {
 					require.Empty(t, s.since())
