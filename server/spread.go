@@ -20,6 +20,7 @@ type spread struct {
 	wg   sync.WaitGroup
 
 	uneven int // looks in a row that found this node to have too many
+	most   int // clients of all nodes, the most since these looks began
 	moving bool
 	last   attempt
 	nodes  int       // places at the last look
@@ -56,7 +57,9 @@ const (
 	// does not know the request is thrown out then.
 	goTime = 3 * time.Second
 	// A node has too many clients when they are more than its share by this factor and
-	// number, for so many looks in a row. It goes on until it has its share.
+	// number, or when another node's are less than its share by as much, for so many looks
+	// in a row. It goes on until it has its share. Those on their way are counted by no node,
+	// so the share is that of the most clients seen since the first of these looks.
 	unevenFactor = 1.2
 	unevenMost   = 10
 	unevenLooks  = 5
@@ -109,22 +112,24 @@ func (s *spread) run() {
 // surplus returns how many clients are to be asked to go in this second.
 func (s *spread) surplus(places []place, now time.Time) int {
 	own := s.clients.Staying()
-	all := own
+	all, fewest := own, own
 	for _, p := range places {
 		all += p.connections
+		fewest = min(fewest, p.connections)
 	}
 	if len(places) != s.nodes {
 		s.nodes, s.calm, s.last = len(places), time.Time{}, attempt{}
 	}
-	share := float64(all) / float64(len(places)+1)
+	s.most = max(s.most, all)
+	share := float64(s.most) / float64(len(places)+1)
 	over := int(float64(own) - share)
 	if len(places) == 0 || over <= 0 || now.Before(s.calm) {
-		s.uneven, s.moving = 0, false
+		s.uneven, s.most, s.moving = 0, 0, false
 		return 0
 	}
 	if !s.moving {
-		if float64(own) <= share*unevenFactor+unevenMost {
-			s.uneven = 0
+		if float64(own) <= share*unevenFactor+unevenMost && float64(fewest)*unevenFactor+unevenMost >= share {
+			s.uneven, s.most = 0, 0
 			return 0
 		}
 		if s.uneven++; s.uneven < unevenLooks {

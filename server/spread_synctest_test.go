@@ -112,6 +112,55 @@ func TestSpread_WhoComesBackIsLeftAlone(t *testing.T) {
 	require.Positive(t, asked)
 }
 
+// Clients on their way are counted by no node. They must not make the share look small:
+// then too many would be asked, and some of them again.
+func TestSpread_WhoIsOnTheWayIsNotMissed(t *testing.T) {
+	const way = 3 // looks
+	for name, x := range map[string]struct{ nodes, fewest int }{"one came": {3, 90}, "one came to many": {9, 1000}} {
+		connections, arriving := make([]int, x.nodes), make([][way]int, x.nodes) // the last node has none yet
+		all := 0
+		spreads := make([]*spread, x.nodes)
+		for self := range spreads {
+			spreads[self] = newSpread(nil, nil, nil, 100)
+			if self < x.nodes-1 {
+				connections[self] = x.fewest + self
+				all += connections[self]
+			}
+		}
+		asked := 0
+		began := time.Now()
+		for look := range 60 {
+			for self, s := range spreads {
+				var places []place
+				for other, n := range connections {
+					if other != self {
+						places = append(places, place{port: other, connections: n})
+					}
+				}
+				s.clients = &crowd{present: connections[self]}
+				n := s.surplus(places, began.Add(time.Duration(look)*spreadEvery))
+				s.last.asked += n
+				asked += n
+				connections[self] -= n
+				for to := toFewest(places); n > 0; n-- {
+					_, node := to()
+					arriving[node][look%way]++
+				}
+			}
+			for node := range arriving {
+				at := &arriving[node][(look+1)%way] // who was asked the longest ago
+				connections[node] += *at
+				*at = 0
+			}
+		}
+		share := all / x.nodes
+		require.LessOrEqual(t, asked, share*11/10, "%s: %v", name, connections)
+		for _, n := range connections {
+			require.InDelta(t, share, n, float64(share)/5+unevenMost, "%s: %v", name, connections)
+		}
+	}
+}
+
 func TestSpread_ToWhoHasTheFewest(t *testing.T) {
 	c := &crowd{present: 90}
 	s := spreadOver(c, 40, 10)
