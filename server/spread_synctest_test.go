@@ -116,14 +116,14 @@ func TestSpread_WhoComesBackIsLeftAlone(t *testing.T) {
 // then too many would be asked, and some of them again.
 func TestSpread_WhoIsOnTheWayIsNotMissed(t *testing.T) {
 	const way = 3 // looks
-	for name, x := range map[string]struct{ nodes, fewest int }{"one came": {3, 90}, "one came to many": {9, 1000}} {
-		connections, arriving := make([]int, x.nodes), make([][way]int, x.nodes) // the last node has none yet
+	for name, x := range map[string]struct{ nodes, each int }{"third node": {3, 90}, "ninth node": {9, 1000}} {
+		connections, arriving := make([]int, x.nodes), make([][way]int, x.nodes) // the last node has just come
 		all := 0
 		spreads := make([]*spread, x.nodes)
 		for self := range spreads {
 			spreads[self] = newSpread(nil, nil, nil, 100)
 			if self < x.nodes-1 {
-				connections[self] = x.fewest + self
+				connections[self] = x.each + self
 				all += connections[self]
 			}
 		}
