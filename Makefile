@@ -24,6 +24,9 @@ SEED ?=
 # Arguments of the server that `make run` starts.
 ARGS ?=
 
+# The race detector links C.
+RACE := CGO_ENABLED=1 $(GO)
+
 # The root module and the one with the tests that drive whole clusters.
 MODULES := . integration
 
@@ -95,16 +98,15 @@ lint: $(GOLANGCI) ## run the linters over both modules
 test: ## all tests that need no special rights, both modules
 	$(call each-module,$(GO) test -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./...)
 
-# They are compiled before, which takes all processors, and the longest come first.
+# All is compiled first, which takes all processors, and the longest packages begin.
 # raftstore goes alone: beside others its clusters would miss the times within which
 # leaders must be heard.
 .PHONY: race
-race: export CGO_ENABLED := 1
-race: ## the same under the race detector, the processes that integration starts too, without the recordings
-	$(GO) list -race -export -deps -test ./... >/dev/null
-	$(GO) test -race -vet=off -p 2 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./server/... ./client/... $$($(GO) list ./... | grep -v '/raftstore$$')
-	$(GO) test -race -vet=off -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./raftstore
-	cd integration && ROLLCALL_RACE=1 $(GO) test -race -vet=off -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) .
+race: ## the root module's tests and the nodes that integration starts under the race detector
+	$(RACE) list -race -export -deps -test ./... >/dev/null
+	$(RACE) test -race -vet=off -p 2 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./server/... ./client/... $$($(GO) list ./... | grep -v '/raftstore$$')
+	$(RACE) test -race -vet=off -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./raftstore
+	cd integration && ROLLCALL_RACE=1 $(GO) test -vet=off -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) .
 
 # Each story has several processes and hundreds of clients of its own. The short ones of
 # other names are run by `make test`.

@@ -76,6 +76,7 @@ func start(t *testing.T, name, server string) *program {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), name)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./"+name)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as everything is that was compiled before
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	p := &program{t: t, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), binary)}

@@ -57,12 +57,13 @@ func (b *build) make() error {
 		return err
 	}
 	b.path = filepath.Join(b.dir, "rollcall")
-	args := []string{"build", "-o", b.path}
+	args, cgo := []string{"build", "-o", b.path}, "CGO_ENABLED=0"
 	if os.Getenv("ROLLCALL_RACE") == "1" {
-		args = append(args, "-race")
+		args, cgo = append(args, "-race"), "CGO_ENABLED=1" // the race detector links C
 	}
 	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/rollcall")...)
 	cmd.Dir = module
+	cmd.Env = append(os.Environ(), cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build rollcall: %w\n%s", err, out)
 	}
