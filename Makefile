@@ -108,12 +108,11 @@ race: ## the root module's tests and the nodes that integration starts under the
 	$(RACE) test -race -vet=off -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) ./raftstore
 	cd integration && ROLLCALL_RACE=1 $(GO) test -vet=off -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) .
 
-# Each story has several processes and hundreds of clients of its own. The short ones of
-# other names are run by `make test`.
+# Each story has several processes and hundreds of clients of its own.
 .PHONY: test-cluster
-test-cluster: build ## the long stories of several nodes, against the static binary
+test-cluster: build ## the stories of several nodes, the long ones too, against the static binary
 	cd integration && ROLLCALL_TEST_CLUSTER=1 ROLLCALL_BINARY=$(CURDIR)/bin/rollcall $(GO) test -count=1 -parallel 4 -timeout $(TESTTIMEOUT) $(GOTESTFLAGS) \
-	  -run '^Test(Cluster|Ephemeral|Life|Fault|Rolling|Kubernetes|Client)_|^TestC(099|141|147|153|157)_' .
+	  -run '^Test(Cluster|Ephemeral|Persistent|Consistent|Life|Fault|Rolling|Kubernetes|Client)_|^TestC(099|14[0-9]|15[0-9]|16[0-9]|17[0-9])_' .
 
 .PHONY: test-chaos
 test-chaos: build ## faults by chance for CHAOS (10m), under clients; SEED=n repeats the choices of a run

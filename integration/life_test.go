@@ -69,7 +69,7 @@ func TestLife_DrainedNodeHasNoClients(t *testing.T) {
 
 	drained.RequireTool(t, "node", "undrain")
 	require.True(t, drained.Ready())
-	require.Eventually(t, func() bool { return drained.connections(t) >= 40 }, 30*time.Second, 100*time.Millisecond, "clients come back: its share is 60")
+	require.Eventually(t, func() bool { return drained.connections(t) >= 50 }, 30*time.Second, 100*time.Millisecond, "clients come back: its share is 60")
 	c.Check(t, f)
 	f.Unharmed(t)
 }

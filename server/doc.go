@@ -76,7 +76,7 @@
 // show no write.
 //
 // The same spread moves clients to nodes that have fewer, some in a second and each one
-// once, when this node has notably more than its share.
+// once, when this node has notably more than its share or another one notably less.
 //
 // # Order
 //
