@@ -151,17 +151,19 @@ func TestC095_UnitsAreMilliseconds(t *testing.T) {
 	}
 	// Below 500 ms counts as 500 ms: who meant seconds sees the instance removed
 	// within 2 s, not flapping.
-	s := newService(t)
-	sub := subscriber(t, n, s, "")
-	began := time.Now()
-	register(t, n, s.at("10.0.0.1", 8080).With(Params{"metadata": times("30", "120", "180")}))
-	sub.PushUntil(t, soon, has("10.0.0.1:8080"))
-	last := sub.PushUntil(t, soon, has())
-	took := time.Since(began)
-	require.GreaterOrEqual(t, took, 500*time.Millisecond)
-	require.Less(t, took, secs(2))
-	require.Empty(t, last.Hosts)
-	sub.Quiet(t, secs(2))
+	within(t, secs(2), func() time.Duration {
+		s := newService(t)
+		sub := subscriber(t, n, s, "")
+		began := time.Now()
+		register(t, n, s.at("10.0.0.1", 8080).With(Params{"metadata": times("30", "120", "180")}))
+		sub.PushUntil(t, soon, has("10.0.0.1:8080"))
+		last := sub.PushUntil(t, soon, has())
+		took := time.Since(began)
+		require.GreaterOrEqual(t, took, 500*time.Millisecond)
+		require.Empty(t, last.Hosts)
+		sub.Quiet(t, secs(2))
+		return took
+	})
 
 	// One who beats at the interval it was told stays.
 	alive := newService(t)

@@ -58,7 +58,7 @@ func (b *build) make() error {
 	}
 	b.path = filepath.Join(b.dir, "rollcall")
 	args, cgo := []string{"build", "-o", b.path}, "CGO_ENABLED=0"
-	if os.Getenv("ROLLCALL_RACE") == "1" {
+	if raceDetector() {
 		args, cgo = append(args, "-race"), "CGO_ENABLED=1" // the race detector links C
 	}
 	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/rollcall")...)
@@ -69,6 +69,9 @@ func (b *build) make() error {
 	}
 	return nil
 }
+
+// raceDetector tells whether the binary is built with it.
+func raceDetector() bool { return os.Getenv("ROLLCALL_RACE") == "1" }
 
 // moduleDir finds the server's module: the first directory above the working
 // directory that holds cmd/rollcall.

@@ -31,10 +31,12 @@ type Datagram struct {
 }
 
 // UDP receives the pushes that 1.x clients get. Datagrams wait in the socket's
-// buffer until they are read.
+// buffer until they are read. Those of services that it never asked for are passed over:
+// they are meant for a socket that had the port before and was closed.
 type UDP struct {
-	conn *net.UDPConn
-	ack  bool
+	conn  *net.UDPConn
+	ack   bool
+	asked map[string]bool // names of services, with their groups
 }
 
 // ListenUDP opens a socket on 127.0.0.1. With ack every datagram that is read is
@@ -44,7 +46,7 @@ func ListenUDP(tb testing.TB, ack bool) *UDP {
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = conn.Close() })
-	return &UDP{conn: conn, ack: ack}
+	return &UDP{conn: conn, ack: ack, asked: make(map[string]bool)}
 }
 
 // Port is the local port, for the parameter udpPort.
@@ -62,6 +64,7 @@ func (u *UDP) Subscribe(tb testing.TB, n *Node, p Params, options ...HTTPOption)
 	require.Equal(tb, 200, resp.Status, resp.Body)
 	var info ServiceInfo
 	resp.JSON(tb, &info)
+	u.asked[info.Name] = true
 	return info
 }
 
@@ -76,13 +79,29 @@ func (u *UDP) Next(tb testing.TB, timeout time.Duration) Datagram {
 func (u *UDP) next(tb testing.TB, timeout time.Duration) (Datagram, bool) {
 	tb.Helper()
 	require.NoError(tb, u.conn.SetReadDeadline(time.Now().Add(timeout)))
-	buf := make([]byte, 64<<10)
-	size, from, err := u.conn.ReadFromUDP(buf)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return Datagram{}, false
+	for {
+		buf := make([]byte, 64<<10)
+		size, from, err := u.conn.ReadFromUDP(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return Datagram{}, false
+		}
+		require.NoError(tb, err)
+		d := read(tb, buf[:size])
+		if !u.asked[d.Info.Name] {
+			continue
+		}
+		d.From = from
+		if u.ack {
+			u.Ack(tb, d, `"`+strconv.FormatInt(d.LastRefTime, 10)+`"`)
+		}
+		return d, true
 	}
-	require.NoError(tb, err)
-	d := Datagram{Wire: buf[:size], From: from, At: time.Now()}
+}
+
+// read takes a datagram apart that has just come.
+func read(tb testing.TB, wire []byte) Datagram {
+	tb.Helper()
+	d := Datagram{Wire: wire, At: time.Now()}
 	text := d.Wire
 	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		d.Gzip = true
@@ -100,10 +119,7 @@ func (u *UDP) next(tb testing.TB, timeout time.Duration) (Datagram, bool) {
 	require.NoError(tb, json.Unmarshal(text, &outer), d.Text)
 	d.Type, d.LastRefTime = outer.Type, outer.LastRefTime
 	require.NoError(tb, json.Unmarshal([]byte(outer.Data), &d.Info), outer.Data)
-	if u.ack {
-		u.Ack(tb, d, `"`+strconv.FormatInt(d.LastRefTime, 10)+`"`)
-	}
-	return d, true
+	return d
 }
 
 // Ack acknowledges a datagram; number is the JSON text of the number, quoted (Java,

@@ -119,7 +119,11 @@ func (c *cluster) startAt(name string, expect int, addr raft.ServerAddress) *nod
 		if !c.linked(n, o) {
 			return 0, errUnreachable
 		}
-		return o.ReadIndex(ctx)
+		index, err := o.ReadIndex(ctx)
+		if redirect := new(consistency.RedirectError); errors.As(err, &redirect) { // as nodes tell each other
+			err = fmt.Errorf("%w: %s", consistency.ErrNoLeader, err)
+		}
+		return index, err
 	}
 	if os.Getenv("ROLLCALL_TEST_LOG") != "" { // to see what happened in a test that fails
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)

@@ -3,6 +3,8 @@ package raftstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -211,15 +213,42 @@ func TestNodes_WaitConsistentNeverReadsThePast(t *testing.T) {
 	defer cancel()
 	require.Error(t, old.WaitConsistent(ctx), "what it has is the past: %v", old.Published(service(1), "10.0.0.1:8080"))
 
+	// While the two elect again, as when the machine stands still for a moment, it is an error.
+	consistent := func(n *node) {
+		c.eventually(func() bool { return n.WaitConsistent(t.Context()) == nil })
+	}
 	for _, n := range c.running() {
 		if n != old {
-			require.NoError(t, n.WaitConsistent(t.Context()))
+			consistent(n)
 			require.Equal(t, []string{"10.0.0.2"}, ips(n.Published(service(1), "10.0.0.1:8080")))
 		}
 	}
 	c.cut(old.name, false)
-	require.NoError(t, old.WaitConsistent(t.Context()))
+	consistent(old)
 	require.Equal(t, []string{"10.0.0.2"}, ips(old.Published(service(1), "10.0.0.1:8080")))
+}
+
+// The node that is asked as the leader may have lost that a moment ago.
+func TestNodes_WaitConsistentAsksAgainAfterTheLeaderWentAway(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	var refusals atomic.Int32
+	c := startCluster(t, 3, func(cfg *Config) {
+		ask := cfg.ReadIndex
+		cfg.ReadIndex = func(ctx context.Context, leader string) (uint64, error) {
+			if refusals.Add(-1) >= 0 {
+				return 0, fmt.Errorf("%w: node %s: another one must take this request", consistency.ErrNoLeader, leader)
+			}
+			return ask(ctx, leader)
+		}
+	})
+	follower := c.follower()
+	refusals.Store(3)
+	require.NoError(t, follower.WaitConsistent(t.Context()))
+	refusals.Store(math.MaxInt32)
+	err := follower.WaitConsistent(t.Context())
+	require.ErrorIs(t, err, consistency.ErrNoLeader)
+	require.ErrorContains(t, err, "another one must take this request")
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "it is refused long before")
 }
 
 // While leaders come and go, a consistent read on any node shows every write that

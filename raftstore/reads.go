@@ -43,13 +43,14 @@ func (s *Store) WaitShown(ctx context.Context, index uint64) error {
 func (s *Store) WaitConsistent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
+	patience := time.Now().Add(s.cfg.LeaderWait)
 	for {
 		index, err := s.readIndex(ctx)
 		if err == nil {
 			return s.WaitApplied(ctx, index)
 		}
-		var redirect *consistency.RedirectError
-		if s.cfg.ReadIndex == nil || !errors.As(err, &redirect) && !errors.Is(err, errNotAccepted) {
+		// One that is asked as the leader and says that nobody leads may just have lost that.
+		if !errors.Is(err, errNotAccepted) || errors.Is(err, consistency.ErrNoLeader) && time.Now().After(patience) {
 			return err
 		}
 		select {
@@ -62,7 +63,8 @@ func (s *Store) WaitConsistent(ctx context.Context) error {
 	}
 }
 
-// readIndex asks the leader, which may be this node.
+// readIndex asks the leader, which may be this node. The error is errNotAccepted when
+// the node that leads, as far as this one knows, has none to give.
 func (s *Store) readIndex(ctx context.Context) (uint64, error) {
 	index, err := s.ReadIndex(ctx)
 	var redirect *consistency.RedirectError
@@ -71,7 +73,7 @@ func (s *Store) readIndex(ctx context.Context) (uint64, error) {
 	}
 	asking, done := s.WhileLeads(ctx, redirect.Node)
 	defer done()
-	if index, err = s.cfg.ReadIndex(asking, redirect.Node); err != nil && ctx.Err() == nil && !errors.Is(err, consistency.ErrNoLeader) {
+	if index, err = s.cfg.ReadIndex(asking, redirect.Node); err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: ask %s for the read index: %w", errNotAccepted, redirect.Node, err)
 	}
 	return index, err
