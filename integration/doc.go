@@ -87,4 +87,6 @@
 //	that did not hear the node that they went to                    clients are spread), TestCore_WhoMoves
 //	clients that an isolated node had sent to another one were     TestChaos (a node isolated while clients
 //	gone there after ten seconds                                    are spread), TestMoving_NobodyIsGone
+//	a consistent read was refused at once when the node asked       TestNodes_WaitConsistentAsksAgain-
+//	as the leader had just lost that                                AfterTheLeaderWentAway
 package integration
