@@ -121,7 +121,7 @@ func (c *cluster) startAt(name string, expect int, addr raft.ServerAddress) *nod
 		}
 		index, err := o.ReadIndex(ctx)
 		if redirect := new(consistency.RedirectError); errors.As(err, &redirect) { // as nodes tell each other
-			err = fmt.Errorf("%w: %s", consistency.ErrNoLeader, err)
+			err = fmt.Errorf("%w: %s", consistency.ErrNoLeader, err.Error())
 		}
 		return index, err
 	}

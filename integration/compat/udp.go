@@ -32,16 +32,35 @@ func (s *socket) close() {
 	s.readers.Wait()
 }
 
+// hadPort holds the ports that sockets of this process have had.
+//
+//nolint:gochecknoglobals // of the process, as its ports are
+var hadPort sync.Map
+
+// listenUDP opens a socket at a port that none had before: a server goes on pushing for
+// a while to one that was closed.
+func listenUDP() (pc *net.UDPConn, port int, err error) {
+	for {
+		if pc, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+			return nil, 0, err
+		}
+		if local, ok := pc.LocalAddr().(*net.UDPAddr); ok {
+			if _, had := hadPort.LoadOrStore(local.Port, true); !had {
+				return pc, local.Port, nil
+			}
+		}
+		_ = pc.Close()
+	}
+}
+
 func (p *Player) openSocket(name string) error {
-	pc, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	pc, port, err := listenUDP()
 	if err != nil {
 		return err
 	}
 	s := &socket{pc: pc, datagrams: make(chan datagram, 4096)}
 	p.sockets[name] = s
-	if local, ok := pc.LocalAddr().(*net.UDPAddr); ok {
-		p.names.Bind("udpPort:"+name, strconv.Itoa(local.Port))
-	}
+	p.names.Bind("udpPort:"+name, strconv.Itoa(port))
 	s.readers.Go(func() {
 		buffer := make([]byte, 65536)
 		for {
