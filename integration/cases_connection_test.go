@@ -44,42 +44,47 @@ func runChild(job string) int {
 func TestC129_ClientKilled(t *testing.T) {
 	t.Parallel()
 	n := sharedNode(t)
-	gone := func(t *testing.T, s Service, sub *Conn, die func()) {
-		t.Helper()
-		sub.PushUntil(t, secs(30), has("10.0.0.1:8080"))
-		began := time.Now()
-		die()
-		sub.PushUntil(t, secs(2), has())
-		eventually(t, secs(2)-time.Since(began), hostsAre(t, n, s))
-	}
-	t.Run("process killed", func(t *testing.T) {
-		t.Parallel()
-		s := newService(t)
-		sub := subscriber(t, n, s, "")
-		cmd := exec.CommandContext(context.Background(), os.Args[0])
-		cmd.Env = append(os.Environ(), childEnv+"="+n.GRPCAddr()+" "+s.Name)
-		cmd.Stderr = os.Stderr
-		cmd.SysProcAttr = childAttr()
-		require.NoError(t, cmd.Start())
-		gone(t, s, sub, func() {
-			require.NoError(t, cmd.Process.Kill())
-			_ = cmd.Wait()
+	for name, live := range map[string]func(t *testing.T, s Service) (die func()){
+		"process killed": func(t *testing.T, s Service) func() {
+			t.Helper()
+			cmd := exec.CommandContext(context.Background(), os.Args[0])
+			cmd.Env = append(os.Environ(), childEnv+"="+n.GRPCAddr()+" "+s.Name)
+			cmd.Stderr = os.Stderr
+			cmd.SysProcAttr = childAttr()
+			require.NoError(t, cmd.Start())
+			return func() {
+				require.NoError(t, cmd.Process.Kill())
+				_ = cmd.Wait()
+			}
+		},
+		"reset": func(t *testing.T, s Service) func() {
+			t.Helper()
+			c := Connect(t, n.GRPCAddr())
+			c.Register(t, s, Instance("10.0.0.1", 8080)).OK(t)
+			return func() { c.Abort(t) }
+		},
+		"closed": func(t *testing.T, s Service) func() {
+			t.Helper()
+			c := Connect(t, n.GRPCAddr())
+			c.Batch(t, s, Instance("10.0.0.1", 8080)).OK(t)
+			return c.Close
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			within(t, secs(2), func() time.Duration {
+				s := newService(t)
+				sub := subscriber(t, n, s, "")
+				die := live(t, s)
+				sub.PushUntil(t, secs(30), has("10.0.0.1:8080"))
+				began := time.Now()
+				die()
+				sub.PushUntil(t, soon, has())
+				eventually(t, soon, hostsAre(t, n, s))
+				return time.Since(began)
+			})
 		})
-	})
-	t.Run("reset", func(t *testing.T) {
-		t.Parallel()
-		s := newService(t)
-		sub, c := subscriber(t, n, s, ""), Connect(t, n.GRPCAddr())
-		c.Register(t, s, Instance("10.0.0.1", 8080)).OK(t)
-		gone(t, s, sub, func() { c.Abort(t) })
-	})
-	t.Run("closed", func(t *testing.T) {
-		t.Parallel()
-		s := newService(t)
-		sub, c := subscriber(t, n, s, ""), Connect(t, n.GRPCAddr())
-		c.Batch(t, s, Instance("10.0.0.1", 8080)).OK(t)
-		gone(t, s, sub, c.Close)
-	})
+	}
 }
 
 // provider is a client that registers one instance in each of its services and

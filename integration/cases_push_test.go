@@ -285,14 +285,14 @@ func TestC127_SubscribeResponseCarriesEverything(t *testing.T) {
 		c := Connect(t, n.GRPCAddr(), WithClientIP("10.0.9.9"))
 		info := c.Subscribe(t, s, "")
 		require.Equal(t, addrs, info.Addrs())
-		pushed := c.NextPush(t, secs(1))
+		pushed := c.NextPush(t, soon)
 		require.Equal(t, addrs, pushed.Addrs())
 		require.GreaterOrEqual(t, pushed.LastRefTime, info.LastRefTime)
 		again := c.Subscribe(t, s, "")
 		require.Equal(t, addrs, again.Addrs(), "a repeated subscription is answered in full, too")
 		c.Unsubscribe(t, s, "")
 		require.Equal(t, addrs, c.Subscribe(t, s, "").Addrs())
-		require.Equal(t, addrs, c.NextPush(t, secs(1)).Addrs())
+		require.Equal(t, addrs, c.NextPush(t, soon).Addrs())
 		c.Close()
 	}
 }
