@@ -251,15 +251,23 @@ func eventually(t *testing.T, timeout time.Duration, check func() error) {
 // always polls for the time given and requires that check returns nil each time.
 func always(t *testing.T, d time.Duration, check func() error) {
 	t.Helper()
+	require.NoError(t, throughout(t, d, check))
+}
+
+// throughout polls for the time given, or until check returns an error.
+func throughout(t *testing.T, d time.Duration, check func() error) error {
+	t.Helper()
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		require.NoError(t, check())
+		if err := check(); err != nil {
+			return err
+		}
 		select {
 		case <-deadline.C:
-			return
+			return nil
 		case <-tick.C:
 		}
 	}

@@ -136,7 +136,14 @@ func TestPersistent_StateAndMetricsOfANode(t *testing.T) {
 			return nil
 		})
 		at.RequireTool(t, "snapshot", "save", t.TempDir()+"/saved")
-		metrics := at.Do(t, http.MethodGet, "/metrics", nil).Body
+		var metrics string
+		eventually(t, soon, func() error {
+			metrics = at.Do(t, http.MethodGet, "/metrics", nil).Body
+			if !strings.Contains(metrics, "\nrollcall_raft_has_leader 1\n") {
+				return errors.New("it has no leader, by its metrics")
+			}
+			return nil
+		})
 		for _, name := range []string{
 			"leader", "has_leader", "voter", "voters", "term", "last_index", "commit_index", "applied_index", "lag_entries",
 			"snapshot_index", "snapshot_bytes", "snapshot_timestamp_seconds", "snapshots_total", "read_only", "stale", "refused",
@@ -144,7 +151,6 @@ func TestPersistent_StateAndMetricsOfANode(t *testing.T) {
 		} {
 			require.Contains(t, metrics, "# HELP rollcall_raft_"+name+" ")
 		}
-		require.Contains(t, metrics, "\nrollcall_raft_has_leader 1\n")
 		require.Contains(t, metrics, "\nrollcall_raft_voters 3\n")
 		require.NotContains(t, metrics, "\nrollcall_raft_snapshot_index 0\n")
 	}
