@@ -26,6 +26,7 @@ type entry struct {
 	// For a while after a reconnect what was listed stays listed.
 	newest *Service    // what is shown when the hold ends
 	hold   *time.Timer // nil: there is none
+	due    bool        // its time is over: it ends with the next list
 }
 
 // snapshot is one list with what selecting from it needs.
@@ -41,6 +42,7 @@ type cache struct {
 	changed func(*Service) // hears of each new list, for the disk; must not block
 	// What a new entry begins with; nil for nothing.
 	loaded, failed func(naming.ServiceKey) *Service
+	doubt          func(*entry) // asks the server for the list again; must not block
 
 	mu      sync.Mutex
 	entries map[naming.ServiceKey]*entry
@@ -50,7 +52,7 @@ func newCache(cfg Config, deliver *delivery) *cache {
 	none := func(naming.ServiceKey) *Service { return nil }
 	return &cache{
 		cfg: cfg, deliver: deliver, changed: func(*Service) {}, loaded: none, failed: none,
-		entries: make(map[naming.ServiceKey]*entry),
+		doubt: func(*entry) {}, entries: make(map[naming.ServiceKey]*entry),
 	}
 }
 
@@ -197,8 +199,11 @@ func (e *entry) takeLocked(s *Service, session uint64) {
 		kept.Instances, kept.ReachedProtection = e.live.Instances, e.live.ReachedProtection
 		s = &kept
 	}
-	if moved {
+	switch {
+	case moved:
 		e.holdLocked()
+	case e.due:
+		e.endHoldLocked()
 	}
 	if e.hold != nil {
 		e.newest = s
@@ -238,26 +243,41 @@ func (e *entry) holdLocked() {
 	if e.newest == nil {
 		e.newest = e.live
 	}
+	e.due = false
 	e.hold = time.AfterFunc(hold, e.release)
 }
 
-// release ends the hold: what has not come back by now is gone.
+// release ends the hold: what has not come back by now is gone. The server is asked for
+// that first: the news that it did come back may have got lost, or be on its way.
 func (e *entry) release() {
+	if e.releasedWhole() {
+		return
+	}
+	e.cache.doubt(e)
+}
+
+// releasedWhole ends the hold if nothing is missing, or else with the next list.
+func (e *entry) releasedWhole() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.hold == nil || e.newest == nil {
-		return
+		return true
+	}
+	if _, removed, _ := diff(e.live.Instances, e.newest.Instances); len(removed) > 0 {
+		e.due = true
+		return false
 	}
 	newest := e.newest
 	e.endHoldLocked()
 	e.setLocked(newest)
+	return true
 }
 
 func (e *entry) endHoldLocked() {
 	if e.hold != nil {
 		e.hold.Stop()
 	}
-	e.hold, e.newest = nil, nil
+	e.hold, e.newest, e.due = nil, nil, false
 }
 
 // load takes a list from the disk cache, unless there is one already.

@@ -82,7 +82,8 @@ type Config struct {
 	BackoffMin, BackoffMax time.Duration
 	// Hold is how long after a reconnect what was listed stays listed, whatever the
 	// server says: instances are missing there while their providers reconnect, like
-	// this client. 0: not at all. Java providers of 2.x take up to 3 s to come back.
+	// this client. Of what is missing after that the server is asked once more. 0: not
+	// at all. Java providers of 2.x take up to 3 s to come back.
 	Hold time.Duration
 	// CloseTimeout bounds Close.
 	CloseTimeout time.Duration

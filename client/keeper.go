@@ -91,6 +91,7 @@ func newKeeper(cfg Config, log *slog.Logger, cache *cache, m *metrics) *keeper {
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	k.ready, k.idle = sync.NewCond(&k.mu), sync.NewCond(&k.mu)
+	cache.doubt = k.doubt
 	return k
 }
 

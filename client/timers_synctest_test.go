@@ -15,6 +15,8 @@ import (
 func TestEntry_HoldsAfterAReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEntry(func(c *Config) { c.Hold = time.Second })
+		var asked atomic.Int32
+		e.cache.doubt = func(*entry) { asked.Add(1) }
 		shown := func() []int { return ports(e.shown.Load().service.Instances) }
 		e.push(list(1, 1, 2, 3), 1)
 		e.push(list(2, 1, 2), 1)
@@ -27,11 +29,29 @@ func TestEntry_HoldsAfterAReconnect(t *testing.T) {
 		e.push(list(3, 4), 2)
 		require.Equal(t, []int{1, 2, 4}, shown())
 		time.Sleep(101 * time.Millisecond)
+		require.Equal(t, []int{1, 2, 4}, shown(), "a push may have got lost")
+		require.EqualValues(t, 1, asked.Load())
+		e.answer(list(3, 4), 2, e.mark())
 		require.Equal(t, []int{4}, shown(), "the hold is over")
 		e.push(list(4), 2)
 		require.Empty(t, shown())
 
-		e.push(list(1, 5), 3) // a hold that is cut off
+		// The server that is asked when the hold is over does not answer, the next one does.
+		e.push(list(1, 5), 3)
+		e.push(list(1), 4)
+		time.Sleep(1001 * time.Millisecond)
+		require.EqualValues(t, 2, asked.Load())
+		e.push(list(1), 5)
+		require.Equal(t, []int{5}, shown(), "there it is held again")
+		e.push(list(2, 5), 5)
+		time.Sleep(1001 * time.Millisecond)
+		require.Equal(t, []int{5}, shown())
+		require.EqualValues(t, 2, asked.Load(), "nothing is missing")
+		e.push(list(3), 5)
+		require.Empty(t, shown())
+
+		e.push(list(1, 6), 6)
+		e.push(list(1), 7) // a hold that is cut off
 		e.cache.close()
 	})
 }
