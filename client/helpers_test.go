@@ -18,11 +18,6 @@ import (
 // soon bounds what should take milliseconds; the machine may be busy.
 const soon = 10 * time.Second
 
-// within bounds how long a client takes to have everything back once a server can be
-// reached. Mostly that is less than a second, and a machine that stands still for a moment
-// has it leave a healthy server, too.
-const within = 10 * time.Second
-
 // logTo writes what a client logs into the test's output.
 func logTo(t *testing.T) *slog.Logger {
 	t.Helper()
