@@ -21,9 +21,9 @@ import (
 
 const (
 	crowdSize = 200
-	// backWithin bounds how long clients take to have everything back once a server can
-	// be reached. Mostly that is less than a second, but the machine may stand still.
-	backWithin = 10 * time.Second
+	// backWithin is how long clients may take to have everything back once a server can
+	// be reached.
+	backWithin = 3 * time.Second
 )
 
 // crowd checks that what subscribers are told adds up.
