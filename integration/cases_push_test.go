@@ -73,7 +73,7 @@ func TestC117_TwoClusterFiltersOnOneConnection(t *testing.T) {
 	// A plain query alters no subscription.
 	require.Equal(t, "c2", c.List(t, s, "c2", false).Clusters)
 	register(t, n, s.at("10.0.0.1", 1).With(Params{"clusterName": "c1"}))
-	pushed := c.NextPush(t, soon)
+	pushed := c.NextPush(t, secs(1))
 	require.Equal(t, "c1", pushed.Clusters)
 	require.Equal(t, []string{"10.0.0.1:1"}, pushed.Addrs())
 
@@ -285,14 +285,14 @@ func TestC127_SubscribeResponseCarriesEverything(t *testing.T) {
 		c := Connect(t, n.GRPCAddr(), WithClientIP("10.0.9.9"))
 		info := c.Subscribe(t, s, "")
 		require.Equal(t, addrs, info.Addrs())
-		pushed := c.NextPush(t, soon)
+		pushed := c.NextPush(t, secs(1))
 		require.Equal(t, addrs, pushed.Addrs())
 		require.GreaterOrEqual(t, pushed.LastRefTime, info.LastRefTime)
 		again := c.Subscribe(t, s, "")
 		require.Equal(t, addrs, again.Addrs(), "a repeated subscription is answered in full, too")
 		c.Unsubscribe(t, s, "")
 		require.Equal(t, addrs, c.Subscribe(t, s, "").Addrs())
-		require.Equal(t, addrs, c.NextPush(t, soon).Addrs())
+		require.Equal(t, addrs, c.NextPush(t, secs(1)).Addrs())
 		c.Close()
 	}
 }

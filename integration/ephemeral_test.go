@@ -41,7 +41,7 @@ func TestEphemeral_WrittenOnOneReadOnAll(t *testing.T) {
 		}
 	}
 	for _, node := range c.Nodes {
-		require.Eventually(t, func() bool { return len(list(t, node, Params{"serviceName": "all"}).Hosts) == 30 }, soon, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return len(list(t, node, Params{"serviceName": "all"}).Hosts) == 30 }, 2*time.Second, 10*time.Millisecond)
 	}
 }
 

@@ -274,13 +274,9 @@ func throughout(t *testing.T, d time.Duration, check func() error) error {
 }
 
 // within requires that attempt takes less than limit at least once in three: the machine
-// is shared, and stands still at times. A node with the race detector may take five times
-// as long. It returns what the last attempt took.
+// is shared, and stands still at times. It returns what the last attempt took.
 func within(t *testing.T, limit time.Duration, attempt func() time.Duration) time.Duration {
 	t.Helper()
-	if raceDetector() {
-		limit *= 5
-	}
 	took := attempt()
 	for again := 0; again < 2 && took >= limit; again++ {
 		t.Logf("took %v, the limit is %v", took, limit)

@@ -106,7 +106,7 @@ func TestLife_WhoMovedIsGoneWhenItSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, r.ErrorCode)
 	for _, node := range c.Nodes {
-		require.Eventually(t, func() bool { return shown(node) == 0 }, soon, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return shown(node) == 0 }, 3*time.Second, 10*time.Millisecond)
 	}
 }
 
